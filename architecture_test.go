@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/stalltest", "internal/wirespec", "internal/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
 	{"internal/store", "internal/auth", "internal/logqueue"},
-	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation", "internal/tracing", "internal/jobring"},
+	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation", "internal/tracing", "internal/jobring", "internal/tenants"},
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch", "internal/reload", "internal/guard", "internal/pools"},
 	{"internal/nodes", "internal/nodetable", "internal/callback", "internal/sim"},

@@ -86,6 +86,7 @@ type Scheduler struct {
 	Tracing           Tracing           `toml:"tracing" envPrefix:"TRACING_"`
 	Phase2            Phase2            `toml:"phase2" envPrefix:"PHASE2_"`
 	Phase3            Phase3            `toml:"phase3" envPrefix:"PHASE3_"`
+	Tenants           []Tenant          `toml:"tenants" doc:"The weight of a tenant and its limits over all instances. A limit that is 0 or absent is none. Set the same on all instances; a reload puts changes in force."`
 }
 
 // Segmentation configures where an utterance ends, unless its session overrides it.

@@ -69,6 +69,7 @@ func (c *Config) validate() []*problem {
 	c.validateGuards(v)
 	c.validateTracing(v)
 	c.validatePools(v)
+	c.validateTenants(v)
 	c.Dashboard.validate(v)
 	return v.problems
 }

@@ -184,7 +184,7 @@ func TestDefaultsAreValid(t *testing.T) {
 // TestEachRule checks that each change gives one problem, with its key.
 func TestEachRule(t *testing.T) {
 	t.Parallel()
-	for _, r := range slices.Concat(rules, tracingRules, poolRules, webRules) {
+	for _, r := range slices.Concat(rules, tracingRules, poolRules, tenantRules, webRules) {
 		t.Run(r.key+" "+r.name, func(t *testing.T) {
 			t.Parallel()
 			c := Default()
@@ -204,7 +204,7 @@ func TestEachRule(t *testing.T) {
 func TestEveryKeyHasARule(t *testing.T) {
 	t.Parallel()
 	checked := make(map[string]bool)
-	for _, r := range slices.Concat(rules, tracingRules, poolRules, webRules) {
+	for _, r := range slices.Concat(rules, tracingRules, poolRules, tenantRules, webRules) {
 		checked[r.key] = true
 	}
 	c := Default()

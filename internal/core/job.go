@@ -36,6 +36,8 @@ type Spec struct {
 	LastNode NodeID
 	// Pool is the capability pool of the job. It is not part of the request: the first placement decides it.
 	Pool JobPool
+	// Admission names the job among those that are counted for its tenant; empty: it is not counted. It is not part of the request.
+	Admission Token
 	// Probe says that it is a synthetic utterance through one node, the preferred one. It counts neither for nor against the node, and in no
 	// statistics.
 	Probe bool

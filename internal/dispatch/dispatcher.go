@@ -13,8 +13,9 @@
 //   - runner: starts, resumes and times jobs; a jobRun takes one job through its attempts and deliveries;
 //   - Reports: messages from nodes about their jobs (ACK, result, failure);
 //   - Reconciler: jobs whose lease, node or instance was lost;
+//   - tenantLimits: counts the jobs of tenants that have limits;
 //   - slots: releases and revokes leases;
-//   - line: lets requests wait for a slot in the queues of all instances; offerer offers freed slots to them, tender looks after the queues.
+//   - Line: lets requests wait for a slot in the queues of all instances; offerer offers freed slots to them, tender looks after the queues.
 //
 // It imports pick, fleet, store and core. Delivery to nodes is behind Transport and sessions are behind Outcomes, both
 // declared here.
@@ -35,6 +36,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
@@ -58,14 +60,14 @@ type Config struct {
 	Fence func() time.Time
 	// Observer is told what becomes of requests and jobs; nil: nobody is.
 	Observer Observer
+	// Tenants admits the jobs of tenants that have limits, and has the weights of tenants that wait; nil: none has any.
+	Tenants *tenants.Gate
 	// Tracer makes the traces of jobs; nil: there are none.
 	Tracer *tracing.Tracer
 	// Ring remembers ended jobs and how nodes were chosen; nil: nothing is remembered.
 	Ring *jobring.Ring
 	// MaxWaiting is how many requests may wait for a slot in the queue of a pool; tenants that have less than their part of it may exceed it.
 	MaxWaiting int
-	// Weight returns the weight of a tenant among those that wait; nil: all have weight 1.
-	Weight func(core.TenantID) int
 	// SendOffer sends an offer to another instance; nil: there is none.
 	SendOffer func(ctx context.Context, to core.InstanceID, o WaitOffer) error
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
@@ -100,6 +102,7 @@ type Outcomes interface {
 type Dispatcher struct {
 	*Reports    // messages from nodes about their jobs
 	*Reconciler // jobs whose lease, node or instance was lost
+	*Line       // requests that wait for a slot
 
 	cfg      *Config
 	store    *storeClient
@@ -111,9 +114,9 @@ type Dispatcher struct {
 	selector *selector
 	spread   *spreader
 	slots    *slots
-	line     *line
 	inFlight *inFlightTable
 	runner   *runner
+	limits   *tenantLimits
 
 	calls     *callGroup
 	uncertain sync.Map    // jobs whose record may have been written although the request was refused
@@ -136,13 +139,14 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.store = &storeClient{Store: st, metrics: m, log: log}
 	d.decide = deadline.New(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
 	d.tokens = &tokenSource{instance: cfg.Instance}
-	d.line = newLine(d.cfg, d.store, fl, pk, d.tasks, m, log)
-	d.slots = &slots{store: d.store, fleet: fl, transport: tr, offerer: d.line.offerer, tasks: d.tasks}
+	d.Line = newLine(d.cfg, d.store, fl, pk, d.tasks, m, log)
+	d.slots = &slots{store: d.store, fleet: fl, transport: tr, offerer: d.offerer, tasks: d.tasks}
 	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
 	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
-	d.selector.ring, d.selector.open = cfg.Ring, d.line.open
+	d.selector.ring, d.selector.open = cfg.Ring, d.open
+	d.limits = &tenantLimits{gate: cfg.Tenants, cfg: d.cfg, store: d.store, tasks: d.tasks, inFlight: d.inFlight, waiting: make(map[core.TenantID][]*roomWaiter)}
 	d.runner = &runner{
-		cfg: d.cfg, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
+		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
 		deliver: deadline.New(d.tasks.Context(), cfg.ACKTimeout, nil),
 	}

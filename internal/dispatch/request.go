@@ -126,11 +126,17 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 		return d.refuse(d.decide.Context(), id, fingerprint, e.RetryIn(time.Second))
 	}
 	decide := d.decide.Context()
+	token := d.tokens.next()
+	counted, refusal := d.limits.admit(decide, r, token)
+	if refusal != nil {
+		return d.refuse(decide, id, fingerprint, refusal)
+	}
 	previous := d.spread.prepare(decide, r)
-	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), offered: r.offered, steps: r.Steps}
+	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: token, firstPool: d.affinePool(&r.Previous), offered: r.offered, steps: r.Steps}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
 	r.refused = slot.refused
 	if refusal != nil {
+		counted.undo()
 		if r.offered != "" {
 			return Placement{}, refusal // it was looked for when the request began to wait
 		}
@@ -141,26 +147,19 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	}
 	now := time.Now()
 	if !r.until.IsZero() && now.After(r.until) {
+		counted.undo()
 		d.slots.release(reserved.lease, reserved.member.Node, false)
 		return Placement{}, errFull()
 	}
 	if !r.since.IsZero() {
 		r.Utterance.WaitMS = max(0, now.Sub(r.since).Milliseconds())
 	}
-	spec := r.Spec
-	spec.Pool = reserved.pool
-	holder := core.Holder{Attempt: 1, Node: reserved.lease.Node, Epoch: reserved.epoch}
-	create := r.Steps.Begin(tracing.SpanCreate)
-	job, created, err := d.store.Create(decide, store.CreateParams{
-		ID: id, Spec: spec, Fingerprint: fingerprint, Holder: holder, Token: slot.token, Timeout: cmp.Or(r.timeout, d.cfg.JobTimeout),
-	})
-	create.End(storeFailure(err))
-	switch {
-	case err != nil:
-		d.store.recordError("create", err)
-		d.failUncertain(reserved)
-		return Placement{}, store.Unavailable()
-	case !created:
+	job, created, refusal := d.create(decide, fingerprint, r, reserved, counted)
+	if !created || refusal != nil {
+		counted.undo()
+		if refusal != nil {
+			return Placement{}, refusal
+		}
 		d.slots.release(reserved.lease, reserved.member.Node, false)
 		return placementOf(job, fingerprint)
 	}
@@ -189,6 +188,24 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	return placed, refusal
 }
 
+// create writes the record of a job that has a slot, unless there is one. An error means that it may have been written.
+func (d *Dispatcher) create(ctx context.Context, fingerprint string, r *Request, reserved reservation, counted *admission) (job *core.Job, created bool, _ *wire.Error) {
+	spec := r.Spec
+	spec.Pool, spec.Admission = reserved.pool, counted.name()
+	holder := core.Holder{Attempt: 1, Node: reserved.lease.Node, Epoch: reserved.epoch}
+	step := r.Steps.Begin(tracing.SpanCreate)
+	job, created, err := d.store.Create(ctx, store.CreateParams{
+		ID: reserved.lease.Job, Spec: spec, Fingerprint: fingerprint, Holder: holder, Token: reserved.lease.Token, Timeout: cmp.Or(r.timeout, d.cfg.JobTimeout),
+	})
+	step.End(storeFailure(err))
+	if err != nil {
+		d.store.recordError("create", err)
+		d.failUncertain(reserved, counted)
+		return nil, false, store.Unavailable()
+	}
+	return job, created, nil
+}
+
 // refuse returns the refusal of a request, unless the job has a record: then the record is the answer.
 func (d *Dispatcher) refuse(ctx context.Context, id core.JobID, fingerprint string, refusal *wire.Error) (Placement, *wire.Error) {
 	if refusal.Code == wire.SchedulerDependencyDown {
@@ -207,8 +224,9 @@ func (d *Dispatcher) refuse(ctx context.Context, id core.JobID, fingerprint stri
 
 // failUncertain fails a job whose Create did not return: the record may have been written, but the caller was refused and the
 // job will not be delivered. A record that another request has created meanwhile is left alone.
-func (d *Dispatcher) failUncertain(r reservation) {
+func (d *Dispatcher) failUncertain(r reservation, counted *admission) {
 	d.uncertain.Store(r.lease.Job, nil)
+	undo := counted.hold()
 	d.tasks.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
 		defer cancel()
@@ -221,6 +239,7 @@ func (d *Dispatcher) failUncertain(r reservation) {
 		d.uncertain.Delete(r.lease.Job)
 		if known {
 			d.slots.release(r.lease, r.member.Node, false)
+			undo()
 		}
 	})
 }

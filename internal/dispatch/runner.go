@@ -21,6 +21,7 @@ import (
 // runner starts, resumes and times the in-flight jobs of this instance. It holds what all jobRuns share.
 type runner struct {
 	cfg       *Config
+	limits    *tenantLimits
 	store     *storeClient
 	fleet     *fleet.Fleet
 	spread    *spreader
@@ -190,6 +191,7 @@ func (r *runner) retryReportOutcome(ctx context.Context, job *core.Job) bool {
 func (r *runner) jobEnded(applied *store.Applied) {
 	job, trace := applied.Job, r.traceOf(applied.Job.ID)
 	r.inFlight.remove(job.ID)
+	r.limits.jobEnded(job)
 	if applied.Outcome != store.Decided {
 		return
 	}

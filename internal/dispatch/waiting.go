@@ -20,28 +20,12 @@ type Wait struct {
 	Queued func(estimate time.Duration)
 }
 
-// ends returns until when a request waits that was refused for a reason.
-func (w *Wait) ends(e *wire.Error) time.Time {
-	if e.Code == wire.NoCapableNode && w.Join.Before(w.Until) {
-		return w.Join
-	}
-	return w.Until
-}
-
 const (
 	// recheckInterval is how often a request that waits for the store is tried again.
 	recheckInterval = time.Second
 	// recheckIncapable is how often one is for which no node is capable.
 	recheckIncapable = 200 * time.Millisecond
 )
-
-// recheckAfter returns after what time a request is tried again that was refused for another reason than that the nodes are full.
-func recheckAfter(e *wire.Error) time.Duration {
-	if e.Code == wire.NoCapableNode {
-		return recheckIncapable
-	}
-	return recheckInterval
-}
 
 // DispatchWaiting is Dispatch for a request that waits for a free slot, in the queue that all instances share. The same request waits once, however
 // often it is sent to this instance. A refusal is counted once, when the wait is over.
@@ -82,7 +66,7 @@ func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (P
 	p, e := x.first(id, fingerprint)
 	for e != nil {
 		switch {
-		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.wait.ends(e)), x.d.isLeaving(r):
+		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.wait.waitEnds(e)), x.d.isLeaving(r):
 			return Placement{}, e
 		case x.ctx.Err() != nil:
 			return Placement{}, storeError(x.ctx)
@@ -105,7 +89,7 @@ func errFull() *wire.Error {
 
 // first tries to place the request, unless others wait for the same slots: then it is their turn.
 func (x *waitingRequest) first(id core.JobID, fingerprint string) (Placement, *wire.Error) {
-	if class, pool := newWaitClass(x.d.fleet, &x.request.Spec, nil); x.d.line.open.isOpen(x.ctx, pool, class.id) && x.d.inFlight.get(id) == nil {
+	if class, pool := newWaitClass(x.d.fleet, &x.request.Spec, nil); x.d.open.isOpen(x.ctx, pool, class.id) && x.d.inFlight.get(id) == nil {
 		return x.d.refuse(x.d.decide.Context(), id, fingerprint, errFull()) // the job may have a record
 	}
 	return x.try(id, fingerprint, "")
@@ -120,7 +104,7 @@ func (x *waitingRequest) try(id core.JobID, fingerprint string, offered core.Nod
 // awaitSlot waits in the queue for a slot and tries to place the request there. It returns the earlier refusal when the time is over.
 func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *wire.Error) (Placement, *wire.Error) {
 	if x.ticket == nil {
-		t, estimate, e := x.d.line.enter(x.ctx, id, &x.request.Spec, nil, x.wait.Since, x.wait.Until)
+		t, estimate, e := x.d.enter(x.ctx, id, &x.request.Spec, nil, x.wait.Since, x.wait.Until)
 		if e != nil {
 			return Placement{}, e
 		}
@@ -152,10 +136,18 @@ func (x *waitingRequest) leaveQueue() {
 	x.ticket = nil
 }
 
-// recheck tries again after a while.
+// recheck tries again after a while, or when its tenant has room again.
 func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Error) (Placement, *wire.Error) {
 	asleep := time.Now()
-	if !backoff.Sleep(x.ctx, min(backoff.Jitter(recheckAfter(e), 0.2), time.Until(x.wait.ends(e)))) {
+	wake := make(chan struct{}, 1)
+	defer x.d.limits.awaitRoom(e, x.request, wake)()
+	timer := time.NewTimer(min(backoff.Jitter(recheckAfter(e), 0.2), time.Until(x.wait.waitEnds(e))))
+	defer timer.Stop()
+	select {
+	case <-wake:
+	case <-timer.C:
+	case <-x.d.drained:
+	case <-x.ctx.Done():
 		return Placement{}, storeError(x.ctx)
 	}
 	x.waited += time.Since(asleep)
@@ -163,14 +155,14 @@ func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Erro
 }
 
 // Waiting returns how many requests wait on this instance for a free slot.
-func (d *Dispatcher) Waiting() int { return int(d.line.waiters.count.Load()) }
+func (l *Line) Waiting() int { return int(l.waiters.count.Load()) }
 
 // WaitingByDirection returns how many requests wait on this instance for a free slot, by direction.
-func (d *Dispatcher) WaitingByDirection() map[core.Direction]int { return d.line.waiters.directions() }
+func (l *Line) WaitingByDirection() map[core.Direction]int { return l.waiters.directions() }
 
 // NotifyFreeSlots offers a slot of a node, which may have a free one, to a request that waits. The node may be nil.
-func (d *Dispatcher) NotifyFreeSlots(n *fleet.Node) {
-	if n != nil && (d.line.open.any.Load() || d.line.waiters.count.Load() > 0) {
-		d.line.freed(n, 1)
+func (l *Line) NotifyFreeSlots(n *fleet.Node) {
+	if n != nil && (l.open.any.Load() || l.waiters.count.Load() > 0) {
+		l.freed(n, 1)
 	}
 }

@@ -156,7 +156,7 @@ func (o *offerer) receive(ctx context.Context, offer WaitOffer) {
 }
 
 // ReceiveOffer handles an offer that another instance has sent.
-func (d *Dispatcher) ReceiveOffer(ctx context.Context, o WaitOffer) { d.line.receive(ctx, o) }
+func (l *Line) ReceiveOffer(ctx context.Context, o WaitOffer) { l.receive(ctx, o) }
 
 // selectOffered reserves the slot that a request was offered. If that is not possible, the request waits for the next offer.
 func (s *selector) selectOffered(ctx context.Context, x *search) finding {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
+	"math"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -13,25 +14,30 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// line lets requests wait for a slot in the queues that all instances share.
-type line struct {
+// Line lets requests wait for a slot in the queues that all instances share.
+type Line struct {
 	*tender
-	weight func(core.TenantID) int
+	tenants *tenants.Gate // nil: all have the same weight
 }
 
-func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, m *telemetry.Metrics, log *slog.Logger) *line {
+func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, m *telemetry.Metrics, log *slog.Logger) *Line {
 	o := &offerer{
 		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
 		send: cfg.SendOffer, pending: make(map[*fleet.Node]int),
 	}
-	l := &line{tender: &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)}, weight: cfg.Weight}
-	if l.weight == nil {
-		l.weight = func(core.TenantID) int { return 1 }
+	return &Line{tender: &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)}, tenants: cfg.Tenants}
+}
+
+// weight returns the weight of a tenant in the queue.
+func (l *Line) weight(tenant core.TenantID) int {
+	if l.tenants == nil {
+		return fairqueue.WeightScale
 	}
-	return l
+	return int(math.Round(l.tenants.Weight(tenant) * fairqueue.WeightScale))
 }
 
 // defaultMaxWaiting is Config.MaxWaiting if it is not set.
@@ -40,7 +46,7 @@ const defaultMaxWaiting = 10_000
 // ticket is the place of one request in a queue.
 type ticket struct {
 	*waiter
-	line *line
+	line *Line
 }
 
 // EstimateUnknown is an estimate of a wait that is not known.
@@ -48,7 +54,7 @@ const EstimateUnknown = time.Duration(-1)
 
 // enter puts a request into the queue, until a time. It returns how long the wait will probably take. A refusal says that it will take too long, or
 // that too many requests wait.
-func (l *line) enter(ctx context.Context, job core.JobID, spec *core.Spec, except []core.NodeID, since, until time.Time) (_ *ticket, estimate time.Duration, _ *wire.Error) {
+func (l *Line) enter(ctx context.Context, job core.JobID, spec *core.Spec, except []core.NodeID, since, until time.Time) (_ *ticket, estimate time.Duration, _ *wire.Error) {
 	class, pool := newWaitClass(l.fleet, spec, except)
 	now, err := l.store.WaitClock(ctx, pool)
 	if err != nil {

@@ -4,10 +4,12 @@ import "fmt"
 
 // The constants of the queue.
 const (
-	// Unit is what a grant costs a tenant of weight 1.
-	Unit = 100_000
+	// WeightScale is the weight of a tenant that has none of its own: weights are in hundredths.
+	WeightScale = 100
 	// MaxWeight is the highest weight of a tenant.
-	MaxWeight = 1000
+	MaxWeight = 1000 * WeightScale
+	// Unit is what a grant costs a tenant of the lowest weight, which is 1.
+	Unit = 100 * MaxWeight
 	// OfferMS is how long a waiter may take to use an offer.
 	OfferMS = 300
 	// SilenceMS is how long an instance may be silent before its waiters are removed.

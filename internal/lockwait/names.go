@@ -16,15 +16,15 @@ func Names() []string {
 var all = []Name{
 	MemstoreNode{}, MemstoreNodes{}, MemstoreJobs{}, MemstoreWatchers{}, MemstoreWatcher{},
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
-	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
+	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, MemstoreTenants{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
 	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchTender{}, DispatchProber{},
-	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, RedisPermits{}, RedisAbandoned{},
+	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, DispatchTenants{}, RedisPermits{}, RedisAbandoned{},
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
 	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{},
-	ConvertLanguages{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
+	ConvertLanguages{}, TenantsRefusals{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 
 // MemstoreNode names a lock of docs/locks.md.
@@ -110,6 +110,12 @@ type MemstoreWaiting struct{}
 
 // LockName implements Name.
 func (MemstoreWaiting) LockName() string { return "memstore_waiting" }
+
+// MemstoreTenants names a lock of docs/locks.md.
+type MemstoreTenants struct{}
+
+// LockName implements Name.
+func (MemstoreTenants) LockName() string { return "memstore_tenants" }
 
 // FleetDividing names a lock of docs/locks.md.
 type FleetDividing struct{}
@@ -410,3 +416,15 @@ type GuardSeries struct{}
 
 // LockName implements Name.
 func (GuardSeries) LockName() string { return "guard_series" }
+
+// DispatchTenants names a lock of docs/locks.md.
+type DispatchTenants struct{}
+
+// LockName implements Name.
+func (DispatchTenants) LockName() string { return "dispatch_tenants" }
+
+// TenantsRefusals names a lock of docs/locks.md.
+type TenantsRefusals struct{}
+
+// LockName implements Name.
+func (TenantsRefusals) LockName() string { return "tenants_refusals" }

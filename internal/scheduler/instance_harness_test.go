@@ -209,6 +209,12 @@ type sessionConn struct {
 
 func dialSession(t *testing.T, url string, start wire.SessionStart) *sessionConn {
 	t.Helper()
+	return dialSessionWith(t, url, start)
+}
+
+// dialSessionWith connects and sends a first message.
+func dialSessionWith(t *testing.T, url string, first wire.Frame) *sessionConn {
+	t.Helper()
 	conn, _, err := websocket.Dial(t.Context(), strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
 		Subprotocols: []string{wire.Subprotocol},
 	})
@@ -218,7 +224,7 @@ func dialSession(t *testing.T, url string, start wire.SessionStart) *sessionConn
 	t.Cleanup(func() { _ = conn.CloseNow() })
 	conn.SetReadLimit(-1)
 	s := &sessionConn{t, conn}
-	s.send(start)
+	s.send(first)
 	return s
 }
 

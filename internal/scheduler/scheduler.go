@@ -35,6 +35,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -56,8 +57,7 @@ type Scheduler struct {
 	Audio    *audio.Buffer
 
 	process
-	running   context.Context // of the background loops; set by Run
-	takeovers sync.WaitGroup  // takeovers of dead instances that wait for their grace period
+	background
 
 	hub       *socket.Hub
 	nodeConns *nodeconn.Conns
@@ -70,6 +70,13 @@ type Scheduler struct {
 	credentials *credentials
 	revocations *revocations
 	stats       *stats
+	tenants     *tenants.Gate
+}
+
+// background is what runs in the background.
+type background struct {
+	running   context.Context // of the loops; set by Run
+	takeovers sync.WaitGroup  // takeovers of dead instances that wait for their grace period
 }
 
 // followers keep this instance's view of the fleet like the store has it.
@@ -122,7 +129,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, log); err != nil {
 		return nil, err
 	}
-	s.revocations = newRevocations(s.credentials, s.Store, log)
+	s.tenants, s.revocations = newTenants(c, s.credentials.reloader, s.Store, s.Metrics), newRevocations(s.credentials, s.Store, log)
 	busCfg := busConfig(c, instance)
 	busCfg.About, busCfg.Events = s.describe, s.events
 	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
@@ -138,7 +145,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	urls := audio.URLs{Signer: auth.Signer(rand.Text())} // only this instance verifies what it signs
 	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
 	sessionCfg := sessionConfig(c, instance)
-	sessionCfg.Revocations, sessionCfg.Tracer = s.revocations, s.tracer
+	sessionCfg.Revocations, sessionCfg.Tracer, sessionCfg.Tenants = s.revocations, s.tracer, s.tenants
 	directory := session.NewDirectory(sessionCfg, s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
 		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), Tracer: s.tracer,
@@ -148,7 +155,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	}
 	s.stats = s.newStats(c, instance)
 	dispatchCfg := dispatchConfig(c, instance)
-	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer = s.stats.counter, jobring.New(), s.tracer
+	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer, dispatchCfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared, dispatchCfg.SendOffer = s.Audio.Has, s.fence(), s.sharesStore(), offerSender(s.Bus)
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
@@ -228,32 +235,34 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	}
 	s.running = loops
 	s.Fleet.SetPartial(s.sharesStore()) // a shared store may have nodes: until the follower has read them this instance is not ready
-	var background sync.WaitGroup
-	background.Go(func() {
+	var loopsEnded sync.WaitGroup
+	loopsEnded.Go(func() {
 		telemetry.NewLockWaits(&s.Metrics.Locks, s.cfg.Scheduler.Observability.LockWaitWarnMS.Duration(), s.log).Run(loops)
 	})
-	background.Go(func() { s.receiver.Run(loops) })
-	background.Go(func() { s.follower.Run(loops) })
-	background.Go(func() { s.revocations.Run(loops) })
-	background.Go(func() { s.pools.Run(loops) })
-	background.Go(func() { s.stats.run(loops) })
-	background.Go(func() { s.removeRevokedNodes(loops) })
-	background.Go(func() { s.Nodes.EvictSilent(loops) })
-	background.Go(func() { s.Jobs.WatchSilent(loops) })
-	background.Go(func() { s.hub.Run(loops) })
-	background.Go(func() { s.guards.run(loops) })
-	background.Go(func() { s.events.Run(loops, s.Store) })
-	background.Go(func() { s.audit.Run(loops, s.Store) })
-	background.Go(func() { s.ExportTraces(loops) })
+	loopsEnded.Go(func() { s.receiver.Run(loops) })
+	loopsEnded.Go(func() { s.follower.Run(loops) })
+	loopsEnded.Go(func() { s.revocations.Run(loops) })
+	loopsEnded.Go(func() { s.pools.Run(loops) })
+	loopsEnded.Go(func() { s.stats.run(loops) })
+	loopsEnded.Go(func() { s.removeRevokedNodes(loops) })
+	loopsEnded.Go(func() { s.Nodes.EvictSilent(loops) })
+	loopsEnded.Go(func() { s.Jobs.WatchSilent(loops) })
+	loopsEnded.Go(func() { s.Jobs.RenewTenants(loops) })
+	loopsEnded.Go(func() { s.Sessions.RenewTenants(loops) })
+	loopsEnded.Go(func() { s.hub.Run(loops) })
+	loopsEnded.Go(func() { s.guards.run(loops) })
+	loopsEnded.Go(func() { s.events.Run(loops, s.Store) })
+	loopsEnded.Go(func() { s.audit.Run(loops, s.Store) })
+	loopsEnded.Go(func() { s.ExportTraces(loops) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
 	if s.sharesStore() {
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
-		background.Go(func() { detector.watch(loops, s.logSuspension) })
+		loopsEnded.Go(func() { detector.watch(loops, s.logSuspension) })
 	}
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
-	background.Go(func() { served <- s.serve(srv, l) })
+	loopsEnded.Go(func() { served <- s.serve(srv, l) })
 	s.log.Info("listening", append([]any{"address", l.Addr().String(), "tls", s.credentials.certificate != nil, "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
 
 	var failure error
@@ -263,7 +272,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	}
 	s.stop(context.WithoutCancel(ctx), srv)
 	stopLoops()
-	background.Wait()
+	loopsEnded.Wait()
 	s.takeovers.Wait()
 	s.caller.Close()
 	s.leave(context.WithoutCancel(ctx))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -34,6 +35,8 @@ type Config struct {
 	Ping              time.Duration // reported to clients: the interval of pings
 	SlowAfter         time.Duration // a step of an utterance through this instance that takes longer is counted and logged
 
+	// Tenants admits the sessions of tenants that have limits; nil: none has.
+	Tenants *tenants.Gate
 	// Revocations says which sessions are revoked; nil: none.
 	Revocations Revocations
 	// Tracer makes the traces of utterances; nil: there are none.

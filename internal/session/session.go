@@ -191,6 +191,7 @@ func (s *Session) endIfComplete() {
 	}
 	if !s.hasEnded() {
 		s.registry.metrics.Events.WithLabelValues(telemetry.SessionEnded).Inc()
+		s.registry.endCount(s.ref)
 	}
 	s.outbox.totals.SessionID, s.outbox.totals.Utterances = string(s.ref.Name), s.turns
 	s.saver.markChanged()
@@ -297,6 +298,9 @@ func (m *monitor) check() {
 	if timeout := m.timeout(); time.Since(m.lastReceived) >= timeout {
 		if !s.end.requested {
 			s.registry.metrics.Events.WithLabelValues(telemetry.SessionAbandoned).Inc()
+		}
+		if !s.hasEnded() {
+			s.registry.endCount(s.ref)
 		}
 		if s.conn != nil {
 			s.conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was received for %s: send keepalive, or end the session", timeout))

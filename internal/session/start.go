@@ -49,13 +49,7 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 	}
 	s.tokenHash = hashToken(token)
 	s.ownership.Epoch, s.started, s.known = 1, time.Now(), r.cfg.latestRevocation(p.Caller)
-	created, err := r.create(ctx, s)
-	if err == nil && !created {
-		var free bool
-		if free, err = r.dropRevoked(ctx, s.ref.SessionKey); free {
-			created, err = r.create(ctx, s)
-		}
-	}
+	created, err := r.createWithin(ctx, s)
 	if err != nil {
 		return nil, err
 	}

@@ -106,6 +106,7 @@ func (s *Session) terminateIf(verdict Verdict) bool {
 		return false
 	}
 	s.registry.metrics.Events.WithLabelValues(telemetry.SessionTerminated).Inc()
+	s.registry.endCount(s.ref)
 	s.end.dropped = true
 	for _, u := range s.outbox.pending {
 		if !u.result.stored {

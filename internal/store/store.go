@@ -50,6 +50,7 @@ type Store interface {
 	Stats
 	Settings
 	Waiting
+	Tenants
 	Inspector
 
 	// Ping returns nil if the store would accept a write now.

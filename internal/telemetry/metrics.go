@@ -27,6 +27,7 @@ type Metrics struct {
 	Bus
 	Stats
 	Traces
+	Tenants
 	Pools   *Pools
 	Waiting Waiting
 
@@ -61,6 +62,7 @@ func New() *Metrics {
 		Bus:      newBus(f),
 		Stats:    newStats(f),
 		Traces:   newTraces(f),
+		Tenants:  newTenants(f),
 	}
 	m.startAtZero()
 	return m

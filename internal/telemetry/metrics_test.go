@@ -34,6 +34,7 @@ var exported = map[string]metric{
 	"SlowLockWait":       {"scheduler_slow_lock_wait_total", "COUNTER", []string{"lock"}},
 	"SlowPath":           {"scheduler_slow_path_total", "COUNTER", []string{"path"}},
 	"Probes":             {"lingua_node_probes_total", "COUNTER", []string{"result"}},
+	"TenantRefusals":     {"lingua_tenant_refusals_total", "COUNTER", []string{"limit"}},
 	"Refusals":           {"lingua_refusals_total", "COUNTER", []string{"reason"}},
 	"ACKTimeouts":        {"lingua_ack_timeouts_total", "COUNTER", nil},
 	"NodeBusy":           {"lingua_node_busy_total", "COUNTER", nil},
@@ -203,7 +204,7 @@ func TestEveryMetricIsRegistered(t *testing.T) {
 func TestLabelsAreBounded(t *testing.T) {
 	t.Parallel()
 	bounded := []string{
-		"cause", "class", "code", "decision", "event", "fallback", "from", "kind", "lock", "log", "message", "operation", "outcome", "part", "path", "pool", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
+		"cause", "class", "code", "decision", "event", "fallback", "from", "kind", "limit", "lock", "log", "message", "operation", "outcome", "part", "path", "pool", "reason", "result", "same_node", "selector", "side", "state", "status", "success", "verdict",
 	}
 	v := reflect.ValueOf(New()).Elem()
 	capped := make(map[string]bool)

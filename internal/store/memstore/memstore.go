@@ -37,6 +37,7 @@ type Store struct {
 	board       board
 	stats       stats
 	settings    settings
+	tenants     tenants
 	instances   instances
 	queues      queues
 }
@@ -65,6 +66,7 @@ func New(timing store.Timing) *Store {
 	s.stats.parts = make(map[string][]byte)
 	s.settings.byName = make(map[string]store.Setting)
 	s.queues.byPool = make(map[core.PoolID]*fairqueue.Queue)
+	s.tenants.byID = make(map[core.TenantID]*tenant)
 	return s
 }
 

@@ -37,5 +37,5 @@ func TestStore(t *testing.T) {
 
 func TestStoreWithEveryReplyLostOnce(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, syncBackend(func(s store.Store) store.Store { return storetest.RepeatingStore{Store: s} }, true))
+	storetest.Exercise(t, syncBackend(func(s store.Store) store.Store { return storetest.NewRepeatingStore(s) }, true))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // The classes of errors, and errors of this package, for tests that check them.
@@ -56,7 +57,8 @@ func KeysByLabel(prefix, name string) map[string]string {
 		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(), "history": k.history(), "setting": k.setting(name), "counts": k.counts(core.InstanceID(name)), "incarnation": k.incarnation(),
 		"state": k.session(session.SessionKey), "presence": k.presence(core.InstanceID(name)),
 		"revocations": revocations,
-		"inbox":       k.inbox(core.InstanceID(name)), "dead": k.deadLetters(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
+		"tenant_jobs": k.members(core.TenantID(name), store.TenantJob), "tenant_sessions": k.members(core.TenantID(name), store.TenantSession), "rates": k.rates(core.TenantID(name)),
+		"inbox": k.inbox(core.InstanceID(name)), "dead": k.deadLetters(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
 	}
 	for i, key := range k.queue(core.PoolID(name)) {
 		all["queue."+[]string{"line", "turns", "timers", "book", "open", "held"}[i]] = key

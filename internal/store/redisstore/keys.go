@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // lastSeenShards is over how many keys the last-seen times are spread, so that no key is written for every node.
@@ -131,6 +132,21 @@ func (k keys) queue(pool core.PoolID) []string {
 // openClasses returns the key of the classes in which somebody waits.
 func (k keys) openClasses(pool core.PoolID) string {
 	return k.prefix + ":v1:wait:{pool:" + string(pool) + "}:open"
+}
+
+// members returns the key of the jobs or the sessions of a tenant. It shares its slot with the key of the tenant's rates.
+func (k keys) members(id core.TenantID, kind store.MemberKind) string {
+	if kind == store.TenantSession {
+		return k.tenant(id) + ":sessions"
+	}
+	return k.tenant(id) + ":jobs"
+}
+
+// rates returns the key of the token buckets of a tenant.
+func (k keys) rates(id core.TenantID) string { return k.tenant(id) + ":rates" }
+
+func (k keys) tenant(id core.TenantID) string {
+	return k.prefix + ":v1:tenants:{tenant:" + string(id) + "}"
 }
 
 func (k keys) ping() string { return k.prefix + ":v1:ping" }

@@ -14,7 +14,7 @@ import (
 
 // allLostReplies are all calls that write, and each way in which they write. Published changes are not among them: they are only hints,
 // and may be repeated.
-var allLostReplies = slices.Concat(ledgerLostReplies, jobLostReplies, nodeLostReplies, boardLostReplies, inboxLostReplies, waitingLostReplies)
+var allLostReplies = slices.Concat(ledgerLostReplies, jobLostReplies, nodeLostReplies, boardLostReplies, inboxLostReplies, waitingLostReplies, tenantLostReplies)
 
 func (x *subject) ownLease() core.LeaseRef {
 	return core.LeaseRef{Node: core.NodeID(x.name), Job: core.JobID(x.name), Attempt: 1, Token: "t.1"}

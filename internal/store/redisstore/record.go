@@ -37,6 +37,7 @@ type recordBody struct {
 	LastNode    core.NodeID             `json:"l,omitempty"`
 	Pool        core.PoolID             `json:"b,omitempty"`
 	PoolBound   bool                    `json:"B,omitempty"`
+	Admission   core.Token              `json:"A,omitempty"`
 	Probe       bool                    `json:"P,omitempty"`
 	Fingerprint string                  `json:"p"`
 	Detail      string                  `json:"d,omitempty"`
@@ -175,6 +176,9 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	if j.Pool.Bound {
 		b = append(b, `,"B":true`...)
 	}
+	if j.Admission != "" {
+		b = append(append(append(b, `,"A":"`...), j.Admission...), '"')
+	}
 	if j.Probe {
 		b = append(b, `,"P":true`...)
 	}
@@ -222,7 +226,7 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	job.Spec = core.Spec{
 		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Incarnation: b.Incarnation, Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
 		AudioRef: b.AudioRef, Options: b.Options, LastNode: b.LastNode,
-		Pool: core.JobPool{ID: b.Pool, Bound: b.PoolBound}, Probe: b.Probe,
+		Pool: core.JobPool{ID: b.Pool, Bound: b.PoolBound}, Admission: b.Admission, Probe: b.Probe,
 	}
 	if u := b.Utterance; u != nil {
 		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS, SegmentationMS: u.SegmentMS}

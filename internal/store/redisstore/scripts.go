@@ -71,6 +71,10 @@ var (
 	scriptSaveSnapshot    = loadScript("save_snapshot")
 	scriptSaveHistory     = loadScript("save_history")
 	scriptPublishSetting  = loadScript("publish_setting")
+	scriptAdmitMember     = loadScript("admit_member")
+	scriptRemoveMember    = loadScript("remove_member")
+	scriptRenewMembers    = loadScript("renew_members")
+	scriptTenantUse       = loadScript("tenant_use")
 )
 
 // How a score contains a lease, and how a compact reply contains a code and a count; scripts/lib.lua says why.

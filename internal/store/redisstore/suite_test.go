@@ -73,7 +73,7 @@ func backend(url string, repeats bool) storetest.Backend {
 			Wait: time.Sleep, Slack: 300 * time.Millisecond, Workers: 8, Rounds: 20,
 		}
 		if repeats {
-			h.Store = storetest.RepeatingStore{Store: s}
+			h.Store = storetest.NewRepeatingStore(s)
 		}
 		fn(t, h)
 	}

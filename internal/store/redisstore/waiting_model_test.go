@@ -84,7 +84,7 @@ func (p *queuePair) enqueue(t *rapid.T) {
 				ID: fmt.Sprintf("job-%d", rapid.IntRange(0, 99).Draw(t, "id")), Class: drawClass.Draw(t, "class"), Tenant: drawTenant.Draw(t, "tenant"),
 				Instance: drawInstance.Draw(t, "instance"), Since: p.now, Deadline: p.now + rapid.Int64Range(-5, 4000).Draw(t, "for"),
 			},
-			Weight: rapid.SampledFrom([]int{0, 1, 2, 7, 1000, 2000}).Draw(t, "weight"), MaxWaiting: rapid.SampledFrom([]int{3, 20}).Draw(t, "max"),
+			Weight: rapid.SampledFrom([]int{0, 1, 2, 7, 1000, 2 * fairqueue.MaxWeight}).Draw(t, "weight"), MaxWaiting: rapid.SampledFrom([]int{3, 20}).Draw(t, "max"),
 			Repeat: rapid.IntRange(0, 3).Draw(t, "repeated") == 0,
 		}
 		params.Requirements = "r-" + params.Class

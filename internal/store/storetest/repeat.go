@@ -13,6 +13,11 @@ import (
 // repeated; neither is Offer, whose offers are taken back if their reply is lost.
 type RepeatingStore struct{ store.Store }
 
+// NewRepeatingStore makes a store that repeats every write of another.
+func NewRepeatingStore(s store.Store) RepeatingStore {
+	return RepeatingStore{repeatingTenants{s}}
+}
+
 // Register implements store.Nodes.
 func (r RepeatingStore) Register(ctx context.Context, p store.RegisterParams) (store.Registration, error) {
 	if _, err := r.Store.Register(ctx, p); err != nil {

@@ -52,6 +52,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Stats", statsBehaviours},
 		{"Settings", settingBehaviours},
 		{"Waiting", waitingBehaviours},
+		{"Tenants", tenantBehaviours},
 		{"Inspector", inspectBehaviours},
 		{"Crashes", crashBehaviours},
 	}

@@ -208,3 +208,8 @@ end
 
 -- Reports whether a hash was written with a higher fence than this one. Fences are shorter than the digits of a Lua number.
 local function is_fenced(key, fence) return tonumber(redis.call('HGET', key, 'fence') or 0) > tonumber(fence) end
+
+-- Makes a key live for so many milliseconds at least.
+local function extend_ttl(key, ttl)
+  if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
+end

@@ -1,0 +1,209 @@
+package scheduler_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
+	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// TestReloadOfTenants: a reload puts other weights and limits in force, says so once, and needs no restart for it.
+func TestReloadOfTenants(t *testing.T) {
+	t.Parallel()
+	cfg := config.Default()
+	cfg.Scheduler.Tenants = []config.Tenant{{ID: "acme", MaxInFlight: 4}}
+	s := newSchedulerWith(t, cfg, nil)
+	next := cfg
+	s.SetConfigSource(func() (config.Config, []string, error) { return next, nil, nil })
+	reloadTenants := func(want ...string) {
+		t.Helper()
+		result, err := s.Reload(reload.Request{})
+		if diff := cmp.Diff(append([]string{}, want...), result.Changed); err != nil || diff != "" || len(result.NeedsRestart) > 0 {
+			t.Errorf("%v, needs restart %q, changed (-want +got)\n%s", err, result.NeedsRestart, diff)
+		}
+	}
+	reloadTenants()
+	if got := s.Tenants().Of("acme").InFlight; got != 4 {
+		t.Errorf("the limit at the start is %d, want 4", got)
+	}
+	next.Scheduler.Tenants = []config.Tenant{{ID: "acme", MaxInFlight: 9}, {ID: "*", MaxSessions: 2}}
+	reloadTenants("scheduler.tenants: 2 entries")
+	if table := s.Tenants(); table.Of("acme").InFlight != 9 || table.Of("other").Sessions != 2 {
+		t.Errorf("after the reload: %+v, %+v", table.Of("acme"), table.Of("other"))
+	}
+	reloadTenants()
+}
+
+// countingTransport is a transport to nodes that take a moment for each job. It counts the jobs that run: from the delivery until their result
+// is reported.
+type countingTransport struct {
+	report           func(r dispatch.Report) // to any instance
+	tasks            sync.WaitGroup
+	running, highest atomic.Int64
+}
+
+func (c *countingTransport) Deliver(_ context.Context, _ *core.Node, a *wire.Assignment) error {
+	now := c.running.Add(1)
+	for old := c.highest.Load(); now > old && !c.highest.CompareAndSwap(old, now); old = c.highest.Load() {
+	}
+	c.tasks.Go(func() {
+		time.Sleep(rand.N(20 * time.Millisecond))
+		c.running.Add(-1)
+		c.report(dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}})
+	})
+	return nil
+}
+
+func (*countingTransport) Cancel(context.Context, core.NodeID, core.JobID, int) {}
+
+// TestTenantLimitOverInstances: many callers use all of three instances at once. The jobs of the tenant that run are never more than its
+// limit, all of which is used, and in the end none is counted.
+func TestTenantLimitOverInstances(t *testing.T) {
+	t.Parallel()
+	const limit, callers, rounds = 5, 12, 25
+	cfg := config.Default()
+	cfg.Scheduler.Tenants = []config.Tenant{{ID: "*", MaxInFlight: limit}}
+	cfg.Scheduler.Dispatch.ACKTimeoutMS, cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 10_000, 20 // no attempt is repeated on a busy machine
+	transport := new(countingTransport)
+	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, transport)
+	transport.report = func(r dispatch.Report) {
+		retryUntilOK(t, func() error {
+			return instances.anyInstance().Jobs.Done(context.WithoutCancel(t.Context()), r, []byte(`{"text_tgt":"x"}`))
+		})
+	}
+	register(t, instances[0], "node-a", "en", "zh")
+	waitUntil(t, "all instances to see the node", waitLimit, func() bool { return instances.allSee("node-a") })
+	var wg sync.WaitGroup
+	var refused atomic.Int64
+	for caller := range callers {
+		wg.Go(func() {
+			for round := range rounds {
+				r := requestFor(fmt.Sprintf("r-%d-%d", caller, round))
+				r.Tenant = "acme"
+				retryUntilOK(t, func() error {
+					_, err := instances[caller%len(instances)].Jobs.Dispatch(t.Context(), r)
+					if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.RateLimited {
+						refused.Add(1)
+					}
+					return err
+				})
+			}
+		})
+	}
+	wg.Wait()
+	transport.tasks.Wait()
+	if got := transport.highest.Load(); got > limit || got < limit-1 || refused.Load() == 0 {
+		t.Errorf("%d jobs ran at once, want %d at most and about that; %d requests were refused", got, limit, refused.Load())
+	}
+	waitUntil(t, "no job to be counted", waitLimit, func() bool {
+		use, err := instances[0].Store.ReadTenants(t.Context(), []core.TenantID{"acme"})
+		return err == nil && use[0].InFlight == 0
+	})
+}
+
+// TestTenantLimitOutlivesAnInstance: an instance is killed whose jobs run. They stay counted until their node has reported their results to
+// another instance; a session of the dead instance stays counted, too, and is resumed although its tenant is at the limit.
+func TestTenantLimitOutlivesAnInstance(t *testing.T) {
+	t.Parallel()
+	instances := startLimitedProcesses(t, "[[scheduler.tenants]]\nid = \"acme\"\nmax_in_flight = 2\n[[scheduler.tenants]]\nid = \"*\"\nmax_sessions = 1\n")
+	delivered := make(chan wire.Assignment, 4)
+	node := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var a wire.Assignment
+		if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
+			t.Error(err)
+		}
+		delivered <- a
+	}))
+	t.Cleanup(node.Close)
+	apis := []*sim.API{sim.NewAPI(instances[0].URL()), sim.NewAPI(instances[1].URL())}
+	t.Cleanup(func() { apis[0].Close(); apis[1].Close() })
+	slots, url := 8, node.URL
+	retryUntilOK(t, func() error {
+		return apis[1].Post(t.Context(), "/v1/node/register", wire.RegisterRequest{NodeID: "n1", Declaration: wire.Declaration{
+			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots, CallbackURL: &url,
+		}}, new(wire.RegisterResponse))
+	})
+	send := func(api *sim.API, request string) error {
+		return api.Post(t.Context(), "/v1/dispatch/f2f", wire.DispatchRequest{
+			TenantID: "acme", SessionID: "s", SrcLang: "en", TgtLang: "zh", RequestID: request, AudioRef: "blob://a",
+		}, new(wire.DispatchResponse))
+	}
+	var jobs []wire.Assignment
+	for i := range 2 {
+		retryUntilOK(t, func() error { return send(apis[0], fmt.Sprint("r", i)) })
+		a := <-delivered
+		jobs = append(jobs, a)
+		retryUntilOK(t, func() error {
+			return apis[1].Post(t.Context(), "/v1/job/ack", wire.JobAckRequest{JobID: a.JobID, AttemptID: a.AttemptID, NodeID: a.NodeID}, new(wire.OKResponse))
+		})
+	}
+	conn := dialSession(t, instances[0].URL(), wire.SessionStart{SessionID: "s1", Langs: []string{"en", "zh"}})
+	var started wire.SessionStarted
+	conn.await(&started)
+	instances[0].Process.KillAndWait()
+
+	wantLimited := func(err error) {
+		t.Helper()
+		if e := (*wire.Error)(nil); !errors.As(err, &e) || e.Code != wire.RateLimited || e.RetryAfterMS <= 0 {
+			t.Errorf("%v, want that the limit of the tenant is reached", err)
+		}
+	}
+	wantLimited(send(apis[1], "r2"))
+	var refusal wire.ErrorFrame
+	dialSession(t, instances[1].URL(), wire.SessionStart{SessionID: "s2", Langs: []string{"en", "zh"}}).await(&refusal)
+	wantLimited(&refusal.Error)
+	resumed := dialSessionWith(t, instances[1].URL(), wire.SessionResume{SessionID: "s1", ResumeToken: started.ResumeToken})
+	resumed.await(new(wire.SessionResumed))
+
+	retryUntilOK(t, func() error {
+		return apis[1].Post(t.Context(), "/v1/job/done", wire.JobDoneRequest{
+			JobAckRequest: wire.JobAckRequest{JobID: jobs[0].JobID, AttemptID: jobs[0].AttemptID, NodeID: "n1"}, Result: []byte(`{"text_tgt":"x"}`),
+		}, new(wire.OKResponse))
+	})
+	retryUntilOK(t, func() error { return send(apis[1], "r3") })
+	<-delivered
+	wantLimited(send(apis[1], "r4"))
+}
+
+// startLimitedProcesses starts two instances with the same configuration, each a process of its own.
+func startLimitedProcesses(t *testing.T, settings string) []*clustertest.Instance {
+	t.Helper()
+	binary, err := clustertest.Build(t.TempDir(), "lingua")
+	file := filepath.Join(t.TempDir(), "lingua.toml")
+	if err = errors.Join(err, os.WriteFile(file, []byte(settings), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	redis := redistest.Start(t)
+	instances := make([]*clustertest.Instance, 2)
+	for i := range instances {
+		name := fmt.Sprintf("i-%d", i)
+		in := clustertest.NewInstance(t, name, binary, filepath.Join(t.ArtifactDir(), name+".log"))
+		in.Args = []string{"--config", file}
+		in.Env = []string{"LINGUA_STORE=" + redis.URL(), "LINGUA_SCHEDULER_PHASE2_INSTANCE_ID=" + name}
+		if err := in.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		instances[i] = in
+	}
+	return instances
+}

@@ -1,0 +1,29 @@
+-- Adds a job or a session to those of its tenant, unless a limit of the tenant forbids it, and takes the tokens of a job. A bucket is the
+-- time at which it is full: taking tokens postpones it by the time after which they are refilled.
+-- KEYS  members, rates
+-- ARGV  not_after, member, ttl in ms, maximum number of members or 0, cost and burst of a dispatch in ms, cost and burst of the audio in ms;
+--       a cost of 0 is for a bucket that does not limit
+-- Returns {now, 0 if it is a member now, else 1 if there are too many, 2 for too many dispatches, 3 for too much audio, members, retry in ms}.
+local now = clock()
+if is_late(now) then return { now } end
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local used = redis.call('ZCARD', KEYS[1])
+if redis.call('ZSCORE', KEYS[1], ARGV[2]) then return { now, 0, used, 0 } end
+local max, ttl = tonumber(ARGV[4]), tonumber(ARGV[3])
+if max > 0 and used >= max then return { now, 1, used, 0 } end
+local cost, burst = tonumber(ARGV[5]), tonumber(ARGV[6])
+local audio_cost, audio_burst = tonumber(ARGV[7]), tonumber(ARGV[8])
+if cost > 0 or audio_cost > 0 then
+  local full = redis.call('HMGET', KEYS[2], 'dispatches', 'audio')
+  local debt = math.max(0, tonumber(full[1] or 0) - now)
+  if debt > burst + 1 then debt = burst - cost end -- of a lower rate, before a reload: one job may begin
+  local audio_debt = math.max(0, tonumber(full[2] or 0) - now)
+  if cost > 0 and debt + cost > burst then return { now, 2, used, math.ceil(debt + cost - burst) } end
+  if audio_cost > 0 and audio_debt > audio_burst then return { now, 3, used, math.ceil(audio_debt - audio_burst) } end
+  debt, audio_debt = debt + cost, audio_debt + audio_cost
+  redis.call('HSET', KEYS[2], 'dispatches', string.format('%.3f', now + debt), 'audio', string.format('%.3f', now + audio_debt))
+  redis.call('PEXPIRE', KEYS[2], math.ceil(math.max(debt, audio_debt)) + 1)
+end
+redis.call('ZADD', KEYS[1], now + ttl, ARGV[2])
+extend_ttl(KEYS[1], ttl)
+return { now, 0, used + 1, 0 }
