@@ -7,7 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Event is an event of a session: UtteranceCommitted, PartialResult, Result, UtteranceFailed, SpeechChunk, Warning,
+// Event is an event of a session: UtteranceCommitted, UtteranceWaiting, PartialResult, Result, UtteranceFailed, SpeechChunk, Warning,
 // Reconnecting, SessionResumed or SessionEnded.
 type Event interface {
 	event()
@@ -15,6 +15,9 @@ type Event interface {
 
 // UtteranceCommitted reports that an utterance has ended and became a job.
 type UtteranceCommitted wire.UtteranceCommitted
+
+// UtteranceWaiting reports that an utterance waits for a node with a free slot.
+type UtteranceWaiting wire.SessionWaiting
 
 // PartialResult is a partial result of an utterance. It replaces the previous one.
 type PartialResult wire.SessionPartial
@@ -70,6 +73,7 @@ type SessionResumed struct {
 type SessionEnded wire.SessionEnded
 
 func (UtteranceCommitted) event() {}
+func (UtteranceWaiting) event()   {}
 func (PartialResult) event()      {}
 func (Result) event()             {}
 func (UtteranceFailed) event()    {}

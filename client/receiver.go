@@ -44,6 +44,13 @@ func (r *receiver) handle(conn *connection, kind wire.FrameType, body []byte) er
 		return r.handleSpeech(body)
 	case wire.UtteranceCommitted{}.Type():
 		return decode(body, func(c *wire.UtteranceCommitted) error { return r.handleCommitted(c, len(body)) })
+	case wire.SessionWaiting{}.Type():
+		return decode(body, func(w *wire.SessionWaiting) error {
+			if w.UtteranceIndex <= r.finishedIndex {
+				return nil
+			}
+			return r.emit(UtteranceWaiting(*w), len(body))
+		})
 	case wire.SessionPartial{}.Type():
 		return decode(body, func(p *wire.SessionPartial) error { return r.handlePartial(p, len(body)) })
 	case wire.SessionResult{}.Type():

@@ -22,6 +22,7 @@ type DispatchOptions struct {
 	RequiredModels   []string `json:"required_models,omitempty" doc:"Models that the node must have, in the same form. At most 32 different ones. A node declares a model as an id, or as an id, an @ and its version."`
 	Features         []string `json:"features,omitempty"`
 	Region           string   `json:"region,omitempty" doc:"Only nodes of this region."`
+	MaxWaitMS        *int64   `json:"max_wait_ms,omitempty" minimum:"0" maximum:"60000" doc:"How long the job may wait for a slot while every capable node is full. Absent: a dispatch does not wait, an utterance of a session waits for scheduler.sessions.wait_ms."`
 	PreferredRegion  string   `json:"preferred_region,omitempty" doc:"Nodes of this region first; else any. Capability pools that are eligible come before others, whatever the region."`
 }
 

@@ -27,7 +27,7 @@ var bodies = []any{
 
 	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, AudioGone{}, AudioSpan{}, BinaryHeader{}, SessionCancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
 	JobFail{}, JobPartial{}, SessionTokenRequest{}, SessionTokenResponse{}, JobReject{}, JobResult{}, JobResultAck{}, SessionLatency{}, SessionLimits{}, ModelNotAvailable{}, NodeHeartbeat{},
-	NodeRegister{}, NodeRegisterAck{}, SessionPartial{}, SessionResult{}, SessionResultAck{}, SessionSegmentation{}, SessionAudio{}, SessionEnded{}, SessionResume{}, SessionResumed{},
+	NodeRegister{}, NodeRegisterAck{}, SessionPartial{}, SessionWaiting{}, SessionResult{}, SessionResultAck{}, SessionSegmentation{}, SessionAudio{}, SessionEnded{}, SessionResume{}, SessionResumed{},
 	SessionStart{}, SessionStarted{}, SessionUpdate{}, SessionUsage{}, UtteranceCommitted{}, UtteranceStart{}, Warning{},
 }
 
@@ -36,7 +36,7 @@ var frames = []Frame{
 	NodeRegister{}, NodeRegisterAck{}, NodeHeartbeat{}, NodeLeave{}, JobAssign{}, JobAck{}, JobReject{}, JobPartial{}, JobResult{}, JobFail{}, JobResultAck{},
 	JobCancel{}, JobCancelled{}, ModelNotAvailable{}, Drain{},
 	SessionStart{}, SessionStarted{}, SessionResume{}, SessionResumed{}, UtteranceStart{}, AudioChunk{}, AudioAck{}, AudioGone{}, UtteranceCommitted{},
-	SessionPartial{}, SessionResult{}, SessionResultAck{}, SessionUpdate{}, SessionCancel{}, SessionKeepalive{}, SessionEnd{}, SessionEnded{},
+	SessionPartial{}, SessionWaiting{}, SessionResult{}, SessionResultAck{}, SessionUpdate{}, SessionCancel{}, SessionKeepalive{}, SessionEnd{}, SessionEnded{},
 	GoAway{}, Warning{}, ErrorFrame{},
 }
 

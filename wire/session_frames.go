@@ -141,6 +141,14 @@ type UtteranceCommitted struct {
 	Continues      *int64 `json:"continues,omitempty" doc:"The index of the utterance that this one continues, because a pause or the maximum length had ended that one."`
 }
 
+// SessionWaiting reports that an utterance waits for a node with a free slot. It is sent once for an utterance that has waited for a moment, and at
+// most once a second.
+type SessionWaiting struct {
+	JobID          string `json:"job_id"`
+	UtteranceIndex int64  `json:"utterance_index"`
+	EstimateMS     *int64 `json:"estimate_ms,omitempty" doc:"How much longer it will probably wait. Absent: that is not known."`
+}
+
 // SessionPartial is a partial result of an utterance. It replaces earlier ones; a partial of a higher attempt voids those
 // of lower attempts.
 type SessionPartial struct {
@@ -276,6 +284,9 @@ func (UtteranceCommitted) Type() FrameType { return "utterance_committed" }
 
 // Type implements Frame.
 func (SessionPartial) Type() FrameType { return "partial" }
+
+// Type implements Frame.
+func (SessionWaiting) Type() FrameType { return "waiting" }
 
 // Type implements Frame.
 func (SessionResult) Type() FrameType { return "result" }

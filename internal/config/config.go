@@ -135,6 +135,7 @@ type Dispatch struct {
 	ACKTimeoutMS     Millis `toml:"ack_timeout_ms" env:"ACK_TIMEOUT_MS" doc:"How long a node may take to acknowledge a job before the job is retried on another."`
 	AttemptTimeoutMS Millis `toml:"attempt_timeout_ms" env:"ATTEMPT_TIMEOUT_MS" doc:"How long one attempt may take."`
 	JobTimeoutMS     Millis `toml:"job_timeout_ms" env:"JOB_TIMEOUT_MS" doc:"How long a job may take, with all its attempts."`
+	MaxWaiting       int    `toml:"max_waiting" env:"MAX_WAITING" doc:"How many requests may wait for a slot at the same time, over all instances. Above it, tenants that have less than their part of them may still wait, up to twice as many."`
 	MaxRetry         int    `toml:"max_retry" env:"MAX_RETRY" doc:"How often a failed job is retried on another node."`
 	HeartbeatStaleMS Millis `toml:"heartbeat_stale_ms" env:"HEARTBEAT_STALE_MS" doc:"A node whose last heartbeat is older gets no new job."`
 	CandidateShuffle bool   `toml:"candidate_shuffle" env:"CANDIDATE_SHUFFLE" doc:"Sample candidates at random. Without it the first suitable candidates are used, which only helps to debug."`
@@ -178,7 +179,7 @@ func Default() Config {
 			TaskBinding: TaskBinding{LeaseSeconds: 300, ReservedTTLSeconds: 5, SpreadWindowSeconds: 30},
 			Dispatch: Dispatch{
 				SampleK: 20, ScanMax: 512, DecideWithinMS: 400, ACKTimeoutMS: 2000, AttemptTimeoutMS: 15_000, JobTimeoutMS: 30_000,
-				MaxRetry: 2, HeartbeatStaleMS: 15_000, CandidateShuffle: true,
+				MaxRetry: 2, MaxWaiting: 10_000, HeartbeatStaleMS: 15_000, CandidateShuffle: true,
 			},
 			ResourceLimits:    ResourceLimits{CPUMax: 0.95, GPUMax: 0.98, MemoryMax: 0.95},
 			ModelNotAvailable: ModelNotAvailable{MarkTTLSeconds: 60, DebounceSeconds: 5, NodeRatePerMinute: 60, RateWindowSeconds: 60},

@@ -14,8 +14,10 @@ func withTenant(t Tenant) func(*Config) {
 	return func(c *Config) { c.Scheduler.Tenants = []Tenant{t} }
 }
 
-// tenantRules are the rules of scheduler.tenants.
+// tenantRules are the rules of scheduler.tenants, and of how many of their requests may wait.
 var tenantRules = []rule{
+	{"scheduler.dispatch.max_waiting", "none", func(c *Config) { c.Scheduler.Dispatch.MaxWaiting = 0 }},
+	{"scheduler.dispatch.max_waiting", "too many", func(c *Config) { c.Scheduler.Dispatch.MaxWaiting = 1_000_001 }},
 	{"scheduler.tenants[0].id", "none", withTenant(Tenant{})},
 	{"scheduler.tenants[0].id", "a pattern", withTenant(Tenant{ID: "acme-*"})},
 	{"scheduler.tenants[1].id", "two entries", func(c *Config) { c.Scheduler.Tenants = []Tenant{{ID: "acme"}, {ID: "acme"}} }},

@@ -182,6 +182,7 @@ func (c *Config) validateDispatch(v *validator) {
 	v.require(d.JobTimeoutMS > d.AttemptTimeoutMS, jobKey, "must be more than attempt_timeout_ms (%d), not %d", d.AttemptTimeoutMS, d.JobTimeoutMS).comparedWith(attemptKey)
 	v.require(d.JobTimeoutMS <= 3_600_000, jobKey, "must be an hour or less, not %d", d.JobTimeoutMS)
 	v.requireRange("scheduler.dispatch.max_retry", int64(d.MaxRetry), 0, 10)
+	v.requireRange("scheduler.dispatch.max_waiting", int64(d.MaxWaiting), 1, 1_000_000)
 	v.require(d.HeartbeatStaleMS >= n.HeartbeatIntervalMS && d.HeartbeatStaleMS <= n.PresenceTTLMS, "scheduler.dispatch.heartbeat_stale_ms",
 		"must be between one heartbeat (%d) and presence_ttl_ms (%d), not %d", n.HeartbeatIntervalMS, n.PresenceTTLMS, d.HeartbeatStaleMS).comparedWith(heartbeatKey, presenceKey)
 }

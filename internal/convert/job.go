@@ -45,10 +45,19 @@ func (r *Reader) Spec(in *wire.DispatchRequest) (core.Spec, *wire.Error) {
 	return spec, e
 }
 
+// MaxWaitMS is the longest time in milliseconds that a job may ask to wait for a slot.
+const MaxWaitMS = 60_000
+
 // Options converts the requirements of a job beyond its direction.
 func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
 	o := core.Options{
 		RequireTTS: in.RequireTTS, Strict: in.Strict, Region: in.Region, PreferredRegion: in.PreferredRegion,
+	}
+	if in.MaxWaitMS != nil {
+		if *in.MaxWaitMS < 0 || *in.MaxWaitMS > MaxWaitMS {
+			return o, wire.Invalid("options.max_wait_ms", "must be between 0 and %d, not %d", MaxWaitMS, *in.MaxWaitMS)
+		}
+		o.MaxWaitMS = in.MaxWaitMS
 	}
 	if in.PreferredNodeID != nil {
 		if e := CheckOptionalID("options.preferred_node_id", *in.PreferredNodeID); e != nil {

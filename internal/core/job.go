@@ -19,6 +19,8 @@ type Options struct {
 	Strict           bool // only the preferred node
 	Region           string
 	PreferredRegion  string // nodes of this region are chosen while one of them has room; empty: any
+	// MaxWaitMS is how long the job may wait for a slot; nil: as configured. It is not part of the content of a request.
+	MaxWaitMS *int64 `json:",omitempty"`
 }
 
 // Spec is the part of a job that never changes: the request.

@@ -16,8 +16,9 @@ type Wait struct {
 	Until time.Time // it is refused then if no node has a free slot
 	// Join is when it is refused if no registered node is capable of it: a capable node may be about to register.
 	Join time.Time
-	// Queued is called when the request begins to wait in the queue, with how long that will probably take, or EstimateUnknown; nil: it is not.
-	Queued func(estimate time.Duration)
+	// Announce is called when the request has waited in the queue for announceAfter, with how much longer that will probably take, or
+	// EstimateUnknown; nil: it is not.
+	Announce func(estimate time.Duration)
 }
 
 const (
@@ -25,6 +26,8 @@ const (
 	recheckInterval = time.Second
 	// recheckIncapable is how often one is for which no node is capable.
 	recheckIncapable = 200 * time.Millisecond
+	// announceAfter is from when on a wait is announced to those who wait.
+	announceAfter = 250 * time.Millisecond
 )
 
 // DispatchWaiting is Dispatch for a request that waits for a free slot, in the queue that all instances share. The same request waits once, however
@@ -51,9 +54,11 @@ type waitingRequest struct {
 	request *Request
 	wait    Wait
 
-	ticket *ticket
-	tried  time.Time     // when the last try began
-	waited time.Duration // between tries
+	ticket    *ticket
+	estimate  time.Duration // of the wait in the queue
+	announced bool          // the caller was told that it waits
+	tried     time.Time     // when the last try began
+	waited    time.Duration // between tries
 }
 
 // place places the request as soon as it can, and returns the refusal when its time is over.
@@ -108,13 +113,10 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 		if e != nil {
 			return Placement{}, e
 		}
-		x.ticket = t
-		if x.wait.Queued != nil {
-			x.wait.Queued(estimate)
-		}
+		x.ticket, x.estimate = t, estimate
 	}
 	asleep := time.Now()
-	node, offered := x.ticket.await(x.ctx, x.wait.Until, x.d.drained)
+	node, offered := x.await()
 	x.waited += time.Since(asleep)
 	if !offered {
 		return Placement{}, refusal
@@ -128,6 +130,22 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 		x.ticket.pass(node)
 	}
 	return p, e
+}
+
+// await waits for an offer until the time is over, and announces a wait that takes long.
+func (x *waitingRequest) await() (core.NodeID, bool) {
+	if first := time.Now().Add(announceAfter); !x.announced && x.wait.Announce != nil && first.Before(x.wait.Until) {
+		if node, offered := x.ticket.await(x.ctx, first, x.d.drained); offered || time.Now().Before(first) {
+			return node, offered
+		}
+		left := x.estimate
+		if left != EstimateUnknown {
+			left = max(left-announceAfter, 0)
+		}
+		x.announced = true
+		x.wait.Announce(left)
+	}
+	return x.ticket.await(x.ctx, x.wait.Until, x.d.drained)
 }
 
 // leaveQueue takes the request out of the queue, if it is there.

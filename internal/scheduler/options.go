@@ -50,7 +50,7 @@ func dispatchConfig(c *config.Scheduler, instance core.InstanceID) dispatch.Conf
 		Instance: instance, DecideWithin: c.Dispatch.DecideWithinMS.Duration(),
 		ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), DeliverWithin: c.TaskBinding.ReservedTTLSeconds.Duration(),
 		AttemptTimeout: c.Dispatch.AttemptTimeoutMS.Duration(), JobTimeout: c.Dispatch.JobTimeoutMS.Duration(),
-		MaxRetry: c.Dispatch.MaxRetry, AudioGrace: c.Sessions.ResumeSeconds.Duration(),
+		MaxRetry: c.Dispatch.MaxRetry, MaxWaiting: c.Dispatch.MaxWaiting, AudioGrace: c.Sessions.ResumeSeconds.Duration(),
 	}
 	if c.TaskBinding.SpreadEnabled {
 		cfg.SpreadWindow = c.TaskBinding.SpreadWindowSeconds.Duration()

@@ -30,6 +30,8 @@ type activity struct {
 	results    int // since the session is on this instance
 	last       telemetry.Lag
 	recent     [recentResults]time.Duration // the lag of the result n is at n modulo their number
+
+	waitAnnounced time.Time // when the client was last told that an utterance waits for a slot
 }
 
 // observeLag records the lag of a result that was sent.

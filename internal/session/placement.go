@@ -9,6 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -169,7 +170,33 @@ func (u *utterance) dispatchWait(cfg *Config) dispatch.Wait {
 	if since.IsZero() || u.restored {
 		since = u.waitingSince
 	}
-	return dispatch.Wait{Since: since, Until: since.Add(cfg.Wait), Join: since.Add(cfg.JoinWait)}
+	wait := cfg.Wait
+	if ms := u.spec.Options.MaxWaitMS; ms != nil {
+		wait = time.Duration(*ms) * time.Millisecond
+	}
+	return dispatch.Wait{Since: since, Until: since.Add(wait), Join: since.Add(min(cfg.JoinWait, wait))}
+}
+
+// waitingInterval is how often a session is told that one of its utterances waits.
+const waitingInterval = time.Second
+
+// announceWait tells the client that the utterance waits for a slot, and for how much longer, unless it was told of another one a moment ago.
+func (u *utterance) announceWait(estimate time.Duration) {
+	s := u.session
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := time.Now()
+	if s.conn == nil || u.placement.cancelled || u.placement.expired || now.Sub(s.activity.waitAnnounced) < waitingInterval {
+		return
+	}
+	s.activity.waitAnnounced = now
+	m := wire.SessionWaiting{JobID: string(u.job), UtteranceIndex: u.turn - 1}
+	if estimate != dispatch.EstimateUnknown {
+		ms := estimate.Milliseconds()
+		m.EstimateMS = &ms
+	}
+	s.registry.metrics.Messages.WithLabelValues(telemetry.MessageWaiting).Inc()
+	s.conn.Send(m)
 }
 
 // placer places utterances on nodes, and ends utterances that cannot be placed or are no longer wanted.
@@ -229,6 +256,7 @@ func (p *placer) dispatch(ctx context.Context, u *utterance, afterPrevious time.
 	if err == nil && !known {
 		var placed dispatch.Placement
 		r := dispatch.Request{Spec: u.spec, UntilPlaced: true, Previous: u.previousJob(), Traceparent: u.traceparent, Steps: steps}
+		wait.Announce = u.announceWait
 		placed, err = p.jobs.DispatchWaiting(ctx, r, wait)
 		if err == nil {
 			u.session.mu.Lock()

@@ -53,6 +53,7 @@ const (
 // Kinds of messages to sessions, of lingua_session_messages_total, beside the terminal ones.
 const (
 	MessagePartial = "partial"
+	MessageWaiting = "waiting"
 	MessageSpeech  = "speech"
 )
 

@@ -29,7 +29,7 @@ func (m *Metrics) startAtZero() {
 	}
 	zero(m.Orphans, LeaseOrphan, LeaseOverdue, LeaseStray, LeaseRebound, LeaseTakeover)
 	zero(m.Events, SessionStarted, SessionResumed, SessionRevived, SessionSuperseded, SessionEnded, SessionAbandoned, SessionTerminated)
-	zero(m.Messages, MessagePartial, MessageSpeech)
+	zero(m.Messages, MessagePartial, MessageWaiting, MessageSpeech)
 	zero(m.Takeovers, TakeoverInstance, TakeoverNode, TakeoverJob)
 	zero(m.StoreLost, LostRecord, LostLease)
 }

@@ -63,6 +63,7 @@ func Frames() []FrameInfo {
 		{wire.AudioAck{}, ToClient, "All audio up to this frame was received."},
 		{wire.AudioGone{}, FromClient, "The client no longer has the audio that the scheduler asked for."},
 		{wire.UtteranceCommitted{}, ToClient, "An utterance has ended and became a job."},
+		{wire.SessionWaiting{}, ToClient, "An utterance waits for a node with a free slot."},
 		{wire.SessionPartial{}, ToClient, "A partial result of an utterance."},
 		{wire.SessionResult{}, ToClient, "The result of an utterance."},
 		{wire.SessionResultAck{}, FromClient, "All durable messages up to this one were received."},
