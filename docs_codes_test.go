@@ -258,7 +258,7 @@ func TestErrorsBeforeClosesAreListed(t *testing.T) {
 	// Audio is refused with any RATE_LIMITED of a session: a condition beside the call names it.
 	pairs[fmt.Sprintf("%d %s", wire.CloseOverloaded, wire.RateLimited)] = true
 	// Errors that may answer a first message.
-	first := []wire.Code{wire.InvalidRequest, wire.NotFound, wire.AllCandidatesFullOrFailed, wire.SchedulerDependencyDown}
+	first := []wire.Code{wire.InvalidRequest, wire.NotFound, wire.RateLimited, wire.AllCandidatesFullOrFailed, wire.SchedulerDependencyDown}
 	for _, code := range wirespec.Codes() {
 		if wirespec.Fatal(code) || slices.Contains(first, code) {
 			pairs[fmt.Sprintf("%d %s", socket.CloseCode(code), code)] = true

@@ -19,7 +19,7 @@ var bodies = []any{
 	ConfigView{}, ConfigSetting{}, ConfigKey{}, ConfigSigner{}, CallerContext{}, Link{}, DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 	ClusterSeries{}, ClusterPoint{}, LiveOverview{}, LiveStatus{}, NodeSeries{}, NodePoint{}, Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{},
 	StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{}, NodeTable{}, NodeRow{}, DrainEffect{}, NodeDetail{}, DirectionName{}, ServiceMark{}, ClusterLag{}, LagStages{}, Quantiles{},
-	ProbeRequest{}, ProbeResult{}, StoreStatus{}, StoreLatency{}, StoreServer{}, JobFilter{}, JobsCancelRequest{}, JobsCancelResponse{}, NodeFilter{}, NodesDrainRequest{}, NodesDrainResponse{},
+	ProbeRequest{}, ProbeResult{}, StoreStatus{}, StoreLatency{}, StoreServer{}, TenantList{}, TenantInfo{}, TenantUse{}, TenantRate{}, JobFilter{}, JobsCancelRequest{}, JobsCancelResponse{}, NodeFilter{}, NodesDrainRequest{}, NodesDrainResponse{},
 	Metrics{}, MetricsCatalog{}, MetricsCount{}, MetricsDispatch{}, MetricsDispatchExclude{}, MetricsExclusion{}, MetricsHubDown{}, MetricsModelNA{}, MetricsOutcome{},
 	MetricsSegmentation{}, MetricsSlow{}, MetricsStats{}, MetricsWait{},
 	DirectionCoverage{}, DirectionUse{}, ModelUse{}, ServiceUse{},

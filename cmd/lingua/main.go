@@ -40,6 +40,7 @@ type cli struct {
 	Nodes      nodesCmd      `cmd:"" help:"List the registered nodes, show one, or remove one."`
 	Jobs       jobsCmd       `cmd:"" help:"List jobs, or show one with its attempts."`
 	Directions directionsCmd `cmd:"" help:"List the directions with their nodes and slots."`
+	Tenants    tenantsCmd    `cmd:"" help:"List the tenants with their limits, and how close they are to them."`
 	Pools      poolsCmd      `cmd:"" help:"Show the capability pools with their nodes and slots, or one of them."`
 	Events     eventsCmd     `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`

@@ -180,7 +180,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions,
-		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series, NodeTable: nodetable.New(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()), Pools: pools.NewReader(s.pools, picker, s.Store), Store: s.Store}, QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
+		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series, NodeTable: nodetable.New(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()), Pools: pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: s.Store}, QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		Limits: serverLimits(&cfg, s.credentials.auth.Keyring().Empty()),

@@ -119,6 +119,14 @@ func TestTenantLimitOverInstances(t *testing.T) {
 		use, err := instances[0].Store.ReadTenants(t.Context(), []core.TenantID{"acme"})
 		return err == nil && use[0].InFlight == 0
 	})
+	var list wire.TenantList
+	want := wire.TenantList{Tenants: []wire.TenantInfo{{
+		TenantID: "acme", Weight: 1, InFlight: wire.TenantUse{Max: limit}, Refusals: map[string]int64{"max_in_flight": refused.Load()},
+	}}}
+	retryUntilOK(t, func() error { return instances[1].peer.Get(t.Context(), "/v1/tenants", &list) })
+	if diff := cmp.Diff(want, list); diff != "" {
+		t.Errorf("what all instances have counted (-want +got)\n%s", diff)
+	}
 }
 
 // TestTenantLimitOutlivesAnInstance: an instance is killed whose jobs run. They stay counted until their node has reported their results to

@@ -114,6 +114,7 @@ const (
 	limitNodes       = "nodes"       // of a key
 	limitLogins      = "logins"      // of an address that failed
 	limitBulk        = "bulk"        // of actions on many objects at a time
+	limitTenant      = "tenant"      // of a tenant, by its configuration
 )
 
 // denialReasons are the reasons of errors by their code and field, for those that handlers return.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
 	"math/rand/v2"
 	"net/http"
 	"reflect"
@@ -37,7 +38,7 @@ func (h *jobHandlers) routes() []route {
 			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job. With options.max_wait_ms it waits for a slot if every capable node is full; the wait ends when the client disconnects. If the scheduler traces, the trace of the job links to the span in the header traceparent.",
 			handler:     h.serveDispatch, in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
 			codes: []wire.Code{
-				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.QueueFull, wire.PreferredNodeNotCapable, wire.RequestMismatch,
+				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.QueueFull, wire.PreferredNodeNotCapable, wire.RequestMismatch, wire.RateLimited,
 				wire.SchedulerDependencyDown, wire.DeadlineExceeded,
 			},
 		},
@@ -135,6 +136,9 @@ func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest, al
 		p, err = h.dispatcher.DispatchWaiting(ctx, r, dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now})
 	}
 	if err != nil {
+		if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.RateLimited {
+			callOf(ctx).reason = limitTenant
+		}
 		return nil, err
 	}
 	return &wire.DispatchResponse{JobID: string(p.Job), NodeID: string(p.Node), AttemptID: p.Attempt}, nil

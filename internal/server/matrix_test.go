@@ -209,6 +209,7 @@ var matrix = map[string]map[outcome][]string{
 	"GET /v1/instances":                 {allowed: {"operator", "viewer"}},
 	"GET /api/v1/metrics":               {allowed: {"operator", "viewer"}},
 	"GET /api/v1/series":                {allowed: {"operator", "viewer"}},
+	"GET /v1/tenants":                   {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta", "minter-acme", "minter-beta"}},
 	"GET /v1/store":                     {allowed: {"operator", "viewer"}},
 	"GET /v1/nodes/{id}/series":         {allowed: {"operator", "viewer", "viewer-acme"}, hidden: {"viewer-beta"}},
 	"GET /api/v1/phase3/pools":          {allowed: {"operator", "viewer"}},

@@ -33,6 +33,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -97,6 +98,8 @@ type Figures struct {
 	NodeTable  *nodetable.Table
 	// Pools counts the nodes of the capability pools.
 	Pools *pools.Reader
+	// Tenants has the limits of tenants, and counts what they use.
+	Tenants *tenants.Gate
 	// Store is the shared store.
 	Store store.Inspector
 }
@@ -194,6 +197,7 @@ func New(o Options) *Server {
 	s.status.stats = &statsHandlers{responder: p, reader: o.Figures.Stats, metrics: o.Metrics}
 	s.status.store = &storeHandlers{responder: p, store: o.Figures.Store, metrics: o.Metrics, work: parallel.NewGroup()}
 	s.status.pools = &poolHandlers{responder: p, reader: o.Figures.Pools}
+	s.status.tenants = &tenantHandlers{responder: p, gate: o.Figures.Tenants, jobs: o.Jobs, sessions: o.Sessions, peers: peers}
 	s.status.counts = &metricsHandlers{
 		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Figures.Stats, queued: o.QueuedReports,
 	}

@@ -125,7 +125,11 @@ func (c *sessionConn) recordOpened(action, id string, err error) {
 		c.audit.record(action, string(c.session.ID()), "", nil)
 		return
 	}
-	c.audit.record(action, id, "", convert.Error(err))
+	e, reason := convert.Error(err), ""
+	if e.Code == wire.RateLimited {
+		reason = limitTenant
+	}
+	c.audit.auditor.record(socketEntry(action, id, ""), c.audit.by, e, reason)
 }
 
 func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.SessionStart) (*session.Connection, error) {

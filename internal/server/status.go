@@ -30,13 +30,14 @@ type statusHandlers struct {
 	stats    *statsHandlers
 	counts   *metricsHandlers
 	pools    *poolHandlers
+	tenants  *tenantHandlers
 	store    *storeHandlers
 
 	revocations *revocation.Follower
 }
 
 func (h *statusHandlers) routes() []route {
-	return append(slices.Concat(h.stats.routes(), h.pools.routes(), h.counts.routes(), h.store.routes()), []route{
+	return append(slices.Concat(h.stats.routes(), h.pools.routes(), h.tenants.routes(), h.counts.routes(), h.store.routes()), []route{
 		{
 			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
 			out: reflect.TypeFor[wire.VersionResponse](),

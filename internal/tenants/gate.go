@@ -160,7 +160,7 @@ func (g *Gate) refuse(p *store.MemberParams, v store.TenantVerdict) *wire.Error 
 	if v.Refused == store.NoLimit {
 		return nil
 	}
-	g.count(p.Tenant, v.Refused)
+	g.countRefusal(p.Tenant, v.Refused)
 	tenant := "tenant " + wire.Quote(string(p.Tenant))
 	if p.Tenant == "" {
 		tenant = "the tenant of callers without one"
@@ -173,16 +173,24 @@ func (g *Gate) refuse(p *store.MemberParams, v store.TenantVerdict) *wire.Error 
 	switch v.Refused {
 	case store.LimitInFlight:
 		retry = retryInFlight
-		e.Detail = fmt.Sprintf("%s has %d jobs in flight, and its %s is %d: try again when one has ended", tenant, v.Used, v.Refused, p.Limits.InFlight)
+		e.Detail = fmt.Sprintf("%s has %s in flight, and its %s is %d: try again when one has ended", tenant, count(v.Used, "job"), v.Refused, p.Limits.InFlight)
 	case store.LimitSessions:
 		retry = retrySessions
-		e.Detail = fmt.Sprintf("%s has %d sessions, and its %s is %d: end one, or try again later", tenant, v.Used, v.Refused, p.Limits.Sessions)
+		e.Detail = fmt.Sprintf("%s has %s, and its %s is %d: end one, or try again later", tenant, count(v.Used, "session"), v.Refused, p.Limits.Sessions)
 	case store.LimitDispatchRate:
 		e.Detail = fmt.Sprintf("%s begins more jobs than its %s of %v allows: try again in %s, or send fewer", tenant, v.Refused, p.Limits.DispatchRate, describe(retry))
 	case store.LimitAudioRate:
 		e.Detail = fmt.Sprintf("%s has sent more audio than its %s of %v allows: try again in %s", tenant, v.Refused, p.Limits.AudioRate, describe(retry))
 	}
 	return e.RetryIn(retry)
+}
+
+// count formats a number of things.
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // describe formats a time for people.
@@ -193,8 +201,8 @@ func describe(d time.Duration) string {
 	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
 }
 
-// count counts a refusal.
-func (g *Gate) count(tenant core.TenantID, limit store.TenantLimit) {
+// countRefusal counts a refusal.
+func (g *Gate) countRefusal(tenant core.TenantID, limit store.TenantLimit) {
 	g.onLimit(limit)
 	g.mu.Lock()
 	defer g.mu.Unlock()

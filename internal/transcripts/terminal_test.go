@@ -23,7 +23,7 @@ const terminalWord = "terminal "
 var terminals = map[string]string{
 	"pools-overview": "TestPoolsWalkThrough", "pools-explain-bound": "TestPoolsWalkThrough", "pools-explain": "TestPoolsWalkThrough", "pools-job": "TestPoolsWalkThrough",
 	"pools-not-ready": "TestPoolsWalkThrough", "pools-metrics": "TestPoolsWalkThrough", "pools-strict": "TestPoolsWalkThrough", "pools-buckets": "TestPoolsWalkThrough",
-	"pools-api": "TestPoolsWalkThrough",
+	"pools-api": "TestPoolsWalkThrough", "tenants-refusal": "TestTenantsWalkThrough", "tenants-list": "TestTenantsWalkThrough",
 }
 
 // TestEveryTerminalIsRecorded checks that the pages have no terminal that these tests do not record.

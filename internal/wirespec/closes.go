@@ -60,8 +60,8 @@ func Closes() []CloseInfo {
 			"send smaller messages; end utterances earlier",
 		},
 		{
-			wire.CloseTooFast, nil, "reserved; this version does not send it: too many connections of one address get HTTP 429 before the upgrade",
-			"connect again later",
+			wire.CloseTooFast, []wire.Code{wire.RateLimited}, "`session_start` while the tenant has as many sessions as its `max_sessions`; too many connections of one address get HTTP 429 before the upgrade",
+			"end a session, or connect again after `retry_after_ms`",
 		},
 		{
 			wire.CloseInternal, []wire.Code{wire.Internal}, "an error of the scheduler, which is in its log",

@@ -209,7 +209,7 @@ end
 -- Reports whether a hash was written with a higher fence than this one. Fences are shorter than the digits of a Lua number.
 local function is_fenced(key, fence) return tonumber(redis.call('HGET', key, 'fence') or 0) > tonumber(fence) end
 
--- Makes a key live for so many milliseconds at least.
+-- Makes a key live for so many milliseconds at least, and up to twice as long, so that most calls need not write it.
 local function extend_ttl(key, ttl)
-  if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, ttl) end
+  if redis.call('PTTL', key) < ttl then redis.call('PEXPIRE', key, 2 * ttl) end
 end
