@@ -194,6 +194,10 @@ bench-cluster: redis ## the cost of a hop between instances, of each operation i
 bench-fleet: ## a fleet of 100,000 nodes, 200 directions and 50 pools: registrations, memory, first use, decisions (1 minute); keep the machine idle
 	$(GO) test -run '^$$' -bench 'LargeFleet' -benchtime 1x -timeout 10m ./bench
 
+.PHONY: bench-scale
+bench-scale: redis ## a model of a day with 100,000 nodes and 1,000,000 sessions, and what waiting costs Redis (30 minutes)
+	$(GO) test -count=1 -timeout 120m -v -run TestDay ./bench/scale -scale-nodes 100000 -scale-sessions 1000000 -scale-hour 90s -scale-max-waiting 10000 -scale-window 2000 -scale-survey-every 500 -scale-plot $(CURDIR)/docs/images/scale.svg
+
 .PHONY: bench-traffic
 bench-traffic: redis ## commands and bytes between three instances and Redis with 20,000 nodes, and the takeover of an instance (7 minutes); keep the machine idle
 	$(GO) test -run '^$$' -bench 'Traffic$$' -benchtime 1x -timeout 20m ./bench/cluster
