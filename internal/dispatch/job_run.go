@@ -240,10 +240,12 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 		defer steps.Export(j.trace.Retry(j.job.Token))
 	}
 	renew := time.Now().Add(retryLease / 2)
-	for wait, repeated := storeBackoff, false; ; repeated = true {
+	queue := retryWait{run: j, backoff: storeBackoff}
+	defer queue.leave()
+	for repeated := false; ; repeated = true {
 		r := slotRequest{
 			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.runner.tokens.next(),
-			tried: j.tried, avoidOwner: j.avoidOwner, firstPool: j.job.Pool.ID, recorded: true, steps: steps,
+			tried: j.tried, avoidOwner: j.avoidOwner, firstPool: j.job.Pool.ID, offered: queue.offered, recorded: true, steps: steps,
 		}
 		if repeated {
 			r.tried = j.excluded() // no other node could take it
@@ -251,6 +253,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 		to, refusal := j.runner.selector.selectNode(j.runner.decide.Context(), &r) // a context that ends with the fence
 		switch {
 		case refusal == nil:
+			queue.served()
 			return j.moveTo(ctx, f, to)
 		case ctx.Err() != nil:
 			return false // closing: another instance takes the retry over
@@ -258,7 +261,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 			j.refusedSelection = r.refused
 			j.failJob(ctx, f, core.ReasonAllFull)
 			return false
-		case !time.Now().Add(wait.Next()).Before(j.entry.deadline):
+		case !time.Now().Add(queue.backoff.Next()).Before(j.entry.deadline):
 			if r.refused != nil {
 				j.runner.selector.pools.failed(r.refused)
 			}
@@ -275,16 +278,23 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 			j.runner.tasks.Go(func(ctx context.Context) { detached.continueElsewhere(ctx, f) })
 			return false
 		}
-		if !wait.Wait(ctx) {
+		if !queue.await(ctx, refusal, earlier(renew, j.entry.deadline)) {
 			return false
 		}
-		if time.Now().After(renew) {
+		if !time.Now().Before(renew) {
 			if !j.takeOverRetry(ctx, j.owner, retryLease) {
 				return false
 			}
 			renew = time.Now().Add(retryLease / 2)
 		}
 	}
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
 }
 
 // canRefuse reports whether the caller still waits and no node has started the job, so that the request can be refused.

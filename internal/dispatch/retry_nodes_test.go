@@ -125,11 +125,11 @@ func TestRetryOnNodeRegisteredAgain(t *testing.T) {
 					h.addNode("a", 1)
 					p := h.dispatch()
 					h.transport.drop(p)
-					lose(h, p)
 					if other {
 						h.addNode("b", 1)
-						h.dispatch(withRequestID("req-2"), preferNode("b")) // so that b is full
+						h.acknowledge(h.dispatch(withRequestID("req-2"), preferNode("b"))) // so that b is full
 					}
+					lose(h, p)
 					if err := h.register("a", 1, store.Activity{Lists: true}); err != nil {
 						t.Fatal(err)
 					}

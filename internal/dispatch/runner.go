@@ -27,6 +27,7 @@ type runner struct {
 	spread    *spreader
 	selector  *selector
 	slots     *slots
+	line      *Line
 	inFlight  *inFlightTable
 	tokens    *tokenSource
 	transport Transport

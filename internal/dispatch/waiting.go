@@ -109,7 +109,7 @@ func (x *waitingRequest) try(id core.JobID, fingerprint string, offered core.Nod
 // awaitSlot waits in the queue for a slot and tries to place the request there. It returns the earlier refusal when the time is over.
 func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *wire.Error) (Placement, *wire.Error) {
 	if x.ticket == nil {
-		t, estimate, e := x.d.enter(x.ctx, id, &x.request.Spec, nil, x.wait.Since, x.wait.Until)
+		t, estimate, e := x.d.enter(x.ctx, &entry{job: id, spec: &x.request.Spec, since: x.wait.Since, until: x.wait.Until})
 		if e != nil {
 			return Placement{}, e
 		}

@@ -57,9 +57,9 @@ func (t *tender) run(ctx context.Context) {
 		if len(pools) == 0 || t.open.refresh(ctx, pools...) != nil {
 			continue
 		}
-		for pool, n := range own {
-			freed := round%beatEvery == 0 && t.beat(ctx, pool, n)
-			t.sweep(ctx, pool, freed)
+		for _, pool := range pools {
+			freed := own[pool] > 0 && round%beatEvery == 0 && t.beat(ctx, pool, own[pool])
+			t.sweep(ctx, pool, freed) // also if only others have waiters there: their instances may all be dead
 		}
 	}
 }

@@ -5,6 +5,9 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -22,6 +25,21 @@ import (
 type Line struct {
 	*tender
 	tenants *tenants.Gate // nil: all have the same weight
+	entered atomic.Uint64 // counts the requests that were put into a queue
+}
+
+// nextID makes the id of a waiter: a job may leave a queue and enter it again before its removal is done.
+func (l *Line) nextID(job core.JobID) string {
+	return string(job) + waiterIDSeparator + strconv.FormatUint(l.entered.Add(1), 36)
+}
+
+// waiterIDSeparator is between the job and the number in the id of a waiter. No job id contains it.
+const waiterIDSeparator = "/"
+
+// WaiterJob returns the job that waits.
+func WaiterJob(w *fairqueue.Waiter) core.JobID {
+	job, _, _ := strings.Cut(w.ID, waiterIDSeparator)
+	return core.JobID(job)
 }
 
 func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, m *telemetry.Metrics, log *slog.Logger) *Line {
@@ -52,10 +70,19 @@ type ticket struct {
 // EstimateUnknown is an estimate of a wait that is not known.
 const EstimateUnknown = time.Duration(-1)
 
-// enter puts a request into the queue, until a time. It returns how long the wait will probably take. A refusal says that it will take too long, or
+// entry describes a request that is put into a queue.
+type entry struct {
+	job          core.JobID
+	spec         *core.Spec
+	except       []core.NodeID // nodes that must not get the job
+	since, until time.Time     // when it began to wait, and when it gives up
+	accepted     bool          // it is not refused: the job has a record
+}
+
+// enter puts a request into the queue. It returns how long the wait will probably take. A refusal says that it will take too long, or
 // that too many requests wait.
-func (l *Line) enter(ctx context.Context, job core.JobID, spec *core.Spec, except []core.NodeID, since, until time.Time) (_ *ticket, estimate time.Duration, _ *wire.Error) {
-	class, pool := newWaitClass(l.fleet, spec, except)
+func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.Duration, _ *wire.Error) {
+	class, pool := newWaitClass(l.fleet, in.spec, in.except)
 	now, err := l.store.WaitClock(ctx, pool)
 	if err != nil {
 		l.store.recordError("enqueue", err)
@@ -63,19 +90,19 @@ func (l *Line) enter(ctx context.Context, job core.JobID, spec *core.Spec, excep
 	}
 	t := &ticket{line: l, waiter: &waiter{
 		Waiter: fairqueue.Waiter{
-			ID: string(job), Class: class.id, Tenant: string(spec.Tenant), Instance: string(l.instance),
-			Since: now - time.Since(since).Milliseconds(), Deadline: now + time.Until(until).Milliseconds(),
+			ID: l.nextID(in.job), Class: class.id, Tenant: string(in.spec.Tenant), Instance: string(l.instance),
+			Since: now - time.Since(in.since).Milliseconds(), Deadline: now + time.Until(in.until).Milliseconds(),
 		},
-		pool: pool, class: class, direction: spec.Direction, weight: l.weight(spec.Tenant), offers: make(chan core.NodeID, 1),
+		pool: pool, class: class, direction: in.spec.Direction, weight: l.weight(in.spec.Tenant), offers: make(chan core.NodeID, 1),
 	}}
-	r, err := l.store.Enqueue(ctx, pool, t.params(l.maxWaiting, false))
+	r, err := l.store.Enqueue(ctx, pool, t.params(l.maxWaiting, in.accepted))
 	if err != nil {
 		l.store.recordError("enqueue", err)
 		t.abandon() // it may have been added
 		return nil, 0, store.Unavailable()
 	}
 	l.metrics.Waiting.CountRequest(r.Verdict)
-	if refusal := refusalOf(&r, until); refusal != nil {
+	if refusal := refusalOf(&r, in.until); refusal != nil {
 		return nil, 0, refusal
 	}
 	l.waiters.add(t.waiter)
@@ -92,9 +119,11 @@ func (l *Line) enter(ctx context.Context, job core.JobID, spec *core.Spec, excep
 // minRetryAfter is the lowest hint at when a refused request may be repeated.
 const minRetryAfter = 100 * time.Millisecond
 
-// refusalOf returns why a request may not wait; nil: it may, or its time is over.
+// refusalOf returns why a request may not wait; nil: it may.
 func refusalOf(r *fairqueue.EnqueueResult, until time.Time) *wire.Error {
 	switch r.Verdict {
+	case fairqueue.Expired:
+		return errFull()
 	case fairqueue.CannotBeMet:
 		estimate := time.Duration(r.EstimateMS) * time.Millisecond
 		e := wire.Errorf(wire.CannotBeMet, "no slot will be free in time: the wait would be about %s; wait longer, or try again later", estimate.Round(10*time.Millisecond))

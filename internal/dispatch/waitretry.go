@@ -1,0 +1,70 @@
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// retryWait lets a job that is retried wait for a slot, in the queue beside the requests. It was accepted before, so it is not refused there.
+type retryWait struct {
+	run     *jobRun
+	backoff backoff.Backoff // for waits that are not for a slot
+	paused  bool            // it has waited once without being in the queue
+
+	ticket  *ticket
+	except  []core.NodeID // nodes that must not get the job, when it was put into the queue
+	offered core.NodeID   // of which a slot was offered; empty: none was
+}
+
+// recheckExcluded is how often it is checked which nodes may get the job.
+const recheckExcluded = 500 * time.Millisecond
+
+// await waits until another selection makes sense, at most until a time. It returns false if the context ended.
+func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.Time) bool {
+	if q.offered != "" {
+		q.ticket.giveBack(ctx)
+		q.offered = ""
+	}
+	if refusal.Code != wire.AllCandidatesFullOrFailed || !q.paused {
+		q.leave()
+		q.paused = true // the next selection may choose nodes that had the job
+		return q.backoff.Wait(ctx)
+	}
+	except := sorted(q.run.excluded())
+	if q.ticket != nil && !slices.Equal(except, q.except) {
+		q.leave()
+	}
+	if q.ticket == nil {
+		j := q.run
+		t, _, e := j.runner.line.enter(ctx, &entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: time.Now(), until: j.entry.deadline, accepted: true})
+		if e != nil {
+			return q.backoff.Wait(ctx)
+		}
+		q.ticket, q.except = t, except
+	}
+	if node, offered := q.ticket.await(ctx, earlier(until, time.Now().Add(recheckExcluded)), nil); offered {
+		q.offered = node
+	}
+	return ctx.Err() == nil
+}
+
+// served takes the job out of the queue because it has got a slot.
+func (q *retryWait) served() {
+	q.ticket.served()
+	q.ticket, q.offered = nil, ""
+}
+
+// leave takes the job out of the queue, if it is there.
+func (q *retryWait) leave() {
+	if q.offered != "" {
+		q.ticket.pass(q.offered)
+		q.offered = ""
+	}
+	q.ticket.leave()
+	q.ticket = nil
+}
