@@ -46,3 +46,6 @@ func (s *Server) Actions() map[string]string {
 	}
 	return actions
 }
+
+// WriteBody writes the body of an answer.
+var WriteBody = writeBody

@@ -36,7 +36,7 @@ func (h *jobHandlers) routes() []route {
 		{
 			method: "POST", path: "/v1/dispatch/f2f", rule: jobSenders, tag: "dispatch", summary: "Dispatch an utterance to a node",
 			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job. With options.max_wait_ms it waits for a slot if every capable node is full; the wait ends when the client disconnects. If the scheduler traces, the trace of the job links to the span in the header traceparent.",
-			handler:     h.serveDispatch, in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
+			handler:     handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
 			codes: []wire.Code{
 				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.QueueFull, wire.PreferredNodeNotCapable, wire.RequestMismatch, wire.RateLimited,
 				wire.SchedulerDependencyDown, wire.DeadlineExceeded,
@@ -107,14 +107,7 @@ func (h *jobHandlers) routes() []route {
 // reportCodes are the errors of a node's report about a job.
 var reportCodes = []wire.Code{wire.NotFound, wire.StaleAttempt, wire.StaleEpoch, wire.NotHolder, wire.SchedulerDependencyDown}
 
-func (h *jobHandlers) serveDispatch(w http.ResponseWriter, r *http.Request) {
-	handleBody(h.responder, func(ctx context.Context, in *wire.DispatchRequest) (any, error) {
-		return h.dispatch(ctx, in, func() { allowWait(w) })
-	})(w, r)
-}
-
-// dispatch dispatches a job. It calls allowWait before it waits for a slot.
-func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest, allowWait func()) (any, error) {
+func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest) (any, error) {
 	spec, e := h.read.Spec(in)
 	if e != nil {
 		return nil, e
@@ -131,7 +124,6 @@ func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest, al
 	if wait := spec.Options.MaxWaitMS; wait == nil || *wait == 0 {
 		p, err = h.dispatcher.Dispatch(ctx, r)
 	} else {
-		allowWait()
 		now := time.Now()
 		p, err = h.dispatcher.DispatchWaiting(ctx, r, dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now})
 	}

@@ -42,13 +42,6 @@ func allowBody(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(bodyTimeout)) // as above
 }
 
-// allowWait removes the timeouts of a request whose answer may take longer. A peer that leaves still ends the request.
-func allowWait(w http.ResponseWriter) {
-	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Time{})  // as above
-	_ = control.SetWriteDeadline(time.Time{}) // as above; writeBody sets another one
-}
-
 // writeBody writes the body of an answer, in one part or several. It gives up when the peer is gone or does not read.
 func writeBody(w http.ResponseWriter, body ...[]byte) {
 	control := http.NewResponseController(w)

@@ -46,6 +46,7 @@ var transcripts = map[string]func(*testing.T, *recorder){
 	"session-cancel":       recordSessionCancel,
 	"session-continuation": recordSessionContinuation,
 	"session-limit":        recordSessionLimit,
+	"session-waiting":      recordSessionWaiting,
 	"session-tenant":       recordSessionTenant,
 	"session-pace":         recordSessionPace,
 	"session-warnings":     recordSessionWarnings,
