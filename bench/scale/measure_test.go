@@ -48,7 +48,7 @@ type usage struct{ taken, slots, samples int }
 func (u *usage) seconds() float64 { return float64(u.samples) * tickInterval / 1000 }
 
 // binsPerHour is how finely the plot shows the day.
-const binsPerHour = 12
+const binsPerHour = 20
 
 // measurements is what is measured of a day.
 type measurements struct {

@@ -156,7 +156,7 @@ func (m *model) activate(target int) {
 	for ; m.active < target; m.active++ {
 		if s := &m.sessions[m.active]; !s.speaking {
 			s.speaking = true
-			m.schedule.after(int64(m.rng.Float64()*m.gap), event{index: uint32(m.active), kind: eventSpeak})
+			m.schedule.after(int64(m.rng.ExpFloat64()*m.gap), event{index: uint32(m.active), kind: eventSpeak})
 		}
 	}
 }

@@ -149,7 +149,7 @@ func (l *line) enqueue(now int64, u *utterance, maxWaiting int) fairqueue.Enqueu
 	}
 	l.calls.enqueue++
 	r := l.queues[c.pool].Enqueue(clockBase+now, fairqueue.EnqueueParams{
-		Waiter: u.waiter, Requirements: c.id, Weight: tenantPlans[u.tenant].weight * fairqueue.WeightScale, MaxWaiting: maxWaiting,
+		Waiter: u.waiter, Requirements: c.id, Weight: tenantPlans[u.tenant].weight * fairqueue.WeightScale, MaxWaiting: maxWaiting, Repeat: u.retried, // was accepted
 	})
 	if r.Verdict == fairqueue.Queued {
 		if r.First {
