@@ -222,10 +222,19 @@ const maxDescribed = 8
 // describeRequirements lists what a job requires of a node, for an error text.
 func describeRequirements(spec *core.Spec) string {
 	src, tgt := spec.Direction.Src, spec.Direction.Tgt
-	parts := []string{fmt.Sprintf("semantic(%s)", src), fmt.Sprintf("nmt(%s->%s)", src, tgt)}
+	parts := append([]string{fmt.Sprintf("semantic(%s)", src), fmt.Sprintf("nmt(%s->%s)", src, tgt)}, extraRequirements(spec)...)
+	if more := len(parts) - maxDescribed; more > 0 {
+		parts = append(parts[:maxDescribed], fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(parts, " + ")
+}
+
+// extraRequirements lists what a job requires of a node besides its direction, in order.
+func extraRequirements(spec *core.Spec) []string {
+	var parts []string
 	o := &spec.Options
 	if o.RequireTTS {
-		parts = append(parts, fmt.Sprintf("tts(%s)", tgt))
+		parts = append(parts, fmt.Sprintf("tts(%s)", spec.Direction.Tgt))
 	}
 	for kind, names := range map[string][]string{"service": o.RequiredServices, "model": o.RequiredModels, "feature": o.Features} {
 		for _, name := range names {
@@ -235,11 +244,8 @@ func describeRequirements(spec *core.Spec) string {
 	if o.Region != "" {
 		parts = append(parts, fmt.Sprintf("region(%s)", wire.Quote(o.Region)))
 	}
-	slices.Sort(parts[2:])
-	if more := len(parts) - maxDescribed; more > 0 {
-		parts = append(parts[:maxDescribed], fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(parts, " + ")
+	slices.Sort(parts)
+	return parts
 }
 
 // listReasons lists reasons with their counts, the most frequent first.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -312,4 +313,8 @@ func (s *readTimesStore) Get(ctx context.Context, id core.JobID) (*core.Job, err
 	s.at[time.Now()]++
 	s.mu.Unlock()
 	return s.Store.Get(ctx, id)
+}
+
+func (f *faultyStore) ViewQueue(ctx context.Context, pool core.PoolID, p fairqueue.ViewParams) (fairqueue.View, error) {
+	return call(f, "view_queue", func() (fairqueue.View, error) { return f.Store.ViewQueue(ctx, pool, p) })
 }

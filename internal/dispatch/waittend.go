@@ -27,6 +27,8 @@ const (
 type tender struct {
 	*offerer
 	maxWaiting int
+	shares     *shareLog
+	snapshots  *snapshots
 
 	running lockwait.Mutex[lockwait.DispatchTender]
 	active  bool
@@ -61,6 +63,17 @@ func (t *tender) run(ctx context.Context) {
 			freed := own[pool] > 0 && round%beatEvery == 0 && t.beat(ctx, pool, own[pool])
 			t.sweep(ctx, pool, freed) // also if only others have waiters there: their instances may all be dead
 		}
+		t.sampleShares(ctx)
+	}
+}
+
+// sampleShares remembers from time to time what tenants were granted.
+func (t *tender) sampleShares(ctx context.Context) {
+	if !t.shares.isDue(time.Now()) {
+		return
+	}
+	if queues, err := t.snapshots.read(ctx, 0); err == nil {
+		t.shares.record(time.Now(), countShares(queues))
 	}
 }
 

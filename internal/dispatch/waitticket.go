@@ -47,7 +47,9 @@ func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tas
 		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
 		send: cfg.SendOffer, pending: make(map[*fleet.Node]int),
 	}
-	return &Line{tender: &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)}, tenants: cfg.Tenants}
+	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks}
+	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s}
+	return &Line{tender: t, tenants: cfg.Tenants}
 }
 
 // weight returns the weight of a tenant in the queue.
@@ -110,10 +112,7 @@ func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.D
 	if r.First {
 		l.tasks.Go(func(ctx context.Context) { l.survey(ctx, class) })
 	}
-	if r.EstimateMS < 0 {
-		return t, EstimateUnknown, nil
-	}
-	return t, time.Duration(r.EstimateMS) * time.Millisecond, nil
+	return t, estimateOf(r.EstimateMS), nil
 }
 
 // minRetryAfter is the lowest hint at when a refused request may be repeated.

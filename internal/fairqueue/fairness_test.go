@@ -189,6 +189,6 @@ func TestShareCounters(t *testing.T) {
 			want = 250
 		}
 		wantAbout(t, f.Tenant+" granted", int(f.Granted), int(want), 2)
-		wantAbout(t, f.Tenant+" entitled", int(f.Entitled/ShareScale), int(want), 1)
+		wantAbout(t, f.Tenant+" entitled", int((f.Entitled+f.Accrued)/ShareScale), int(want), 1)
 	}
 }

@@ -128,7 +128,7 @@ func (q *Queue) View(now int64, p ViewParams) View {
 			t := q.tenants[f.tenant]
 			v.Flows = append(v.Flows, FlowView{
 				Class: id, Tenant: f.tenant, Cursor: cursor, Waiting: len(f.line), Interval: f.meter.Interval, Weight: t.weight, TenantWaiting: t.waiting,
-				Granted: t.granted, Entitled: t.entitled + int64(f.weight)*(c.contests-f.contested), Waiters: slices.Clone(f.line[:min(len(f.line), p.Waiters)]),
+				Granted: t.granted, Entitled: t.entitled, Accrued: int64(f.weight) * (c.contests - f.contested), Waiters: slices.Clone(f.line[:min(len(f.line), p.Waiters)]),
 			})
 		}
 	}

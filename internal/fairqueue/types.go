@@ -42,7 +42,7 @@ const (
 	ForgetClassMS = 6000
 	// StallMS is what a silence of all instances is a stall of the store from: while they have waiters they call more often.
 	StallMS = 350
-	// ShareScale is the unit of FlowView.Entitled.
+	// ShareScale is the unit of FlowView.Entitled and FlowView.Accrued.
 	ShareScale = 1_000_000_000
 )
 
@@ -140,10 +140,11 @@ type FlowView struct {
 	Interval      Interval // between two grants of the flow
 	Weight        int      // of the tenant
 	TenantWaiting int      // of the tenant, in all classes
-	// Granted counts the slots that the tenant got while another tenant waited in the same class. Entitled is, in billionths, how many of those
-	// slots were its part. Both begin again when the tenant has not waited for ForgetMS.
-	Granted, Entitled int64
-	Waiters           []Waiter // the first ones
+	// Granted counts the slots that the tenant got, in all classes, while another tenant waited in the same class. Entitled is, in billionths, how
+	// many of the slots that were granted so were its part, without Accrued, which is the same of this class since Entitled was last raised. All begin
+	// again when the tenant has not waited for ForgetMS.
+	Granted, Entitled, Accrued int64
+	Waiters                    []Waiter // the first ones
 }
 
 // Interval is the mean time between two grants.

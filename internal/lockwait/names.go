@@ -18,7 +18,7 @@ var all = []Name{
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
 	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, MemstoreTenants{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
-	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchTender{}, DispatchProber{},
+	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchTender{}, DispatchSnapshot{}, DispatchShares{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, DispatchTenants{}, RedisPermits{}, RedisAbandoned{},
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
@@ -218,6 +218,18 @@ type DispatchTender struct{}
 
 // LockName implements Name.
 func (DispatchTender) LockName() string { return "dispatch_tender" }
+
+// DispatchSnapshot names a lock of docs/locks.md.
+type DispatchSnapshot struct{}
+
+// LockName implements Name.
+func (DispatchSnapshot) LockName() string { return "dispatch_snapshot" }
+
+// DispatchShares names a lock of docs/locks.md.
+type DispatchShares struct{}
+
+// LockName implements Name.
+func (DispatchShares) LockName() string { return "dispatch_shares" }
 
 // DispatchProber names a lock of docs/locks.md.
 type DispatchProber struct{}

@@ -148,7 +148,7 @@ func addFlow(v *fairqueue.View, r reply) {
 	flow, class, tenant := numbers(r.text(1), 8), numbers(r.text(2), 8), numbers(r.text(4), 6)
 	f := fairqueue.FlowView{
 		Cursor: cursor, Waiting: int(flow[2]), Interval: fairqueue.Interval{US: flow[6], Grants: int(flow[7])},
-		Weight: int(tenant[0]), TenantWaiting: int(tenant[1]), Granted: tenant[4], Entitled: tenant[5] + flow[3]*(class[4]-flow[4]),
+		Weight: int(tenant[0]), TenantWaiting: int(tenant[1]), Granted: tenant[4], Entitled: tenant[5], Accrued: flow[3] * (class[4] - flow[4]),
 	}
 	f.Class, _, _ = strings.Cut(cursor, "|")
 	f.Tenant = cursor[strings.LastIndexByte(cursor, '|')+1:]
