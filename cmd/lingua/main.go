@@ -29,18 +29,24 @@ type changeCmds struct {
 	Resume resumeCmd `cmd:"" help:"End the drain of a node."`
 }
 
+// tenantCommands show how tenants share the fleet.
+type tenantCommands struct {
+	Waiting waitingCmd `cmd:"" help:"Show who waits for a slot: by tenant with its share, and request by request."`
+	Tenants tenantsCmd `cmd:"" help:"List the tenants with their limits, and how close they are to them."`
+}
+
 // cli is the command line: one field for each command.
 type cli struct {
-	Serve      serveCmd      `cmd:"" help:"Run the scheduler."`
-	Demo       demoCmd       `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and show a live summary."`
-	Talk       talkCmd       `cmd:"" help:"Stream a WAV file into a session and print the results."`
-	Node       nodeCmd       `cmd:"" help:"Run a simulated node."`
-	ModelHub   modelHubCmd   `cmd:"" name:"modelhub" help:"Run a stand-in for a ModelHub, for demonstrations and tests."`
-	Bench      benchCmd      `cmd:"" help:"Send load to a running scheduler at a fixed rate, and report latencies and failures."`
-	Nodes      nodesCmd      `cmd:"" help:"List the registered nodes, show one, or remove one."`
-	Jobs       jobsCmd       `cmd:"" help:"List jobs, or show one with its attempts."`
+	Serve    serveCmd    `cmd:"" help:"Run the scheduler."`
+	Demo     demoCmd     `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and show a live summary."`
+	Talk     talkCmd     `cmd:"" help:"Stream a WAV file into a session and print the results."`
+	Node     nodeCmd     `cmd:"" help:"Run a simulated node."`
+	ModelHub modelHubCmd `cmd:"" name:"modelhub" help:"Run a stand-in for a ModelHub, for demonstrations and tests."`
+	Bench    benchCmd    `cmd:"" help:"Send load to a running scheduler at a fixed rate, and report latencies and failures."`
+	Nodes    nodesCmd    `cmd:"" help:"List the registered nodes, show one, or remove one."`
+	Jobs     jobsCmd     `cmd:"" help:"List jobs, or show one with its attempts."`
+	tenantCommands
 	Directions directionsCmd `cmd:"" help:"List the directions with their nodes and slots."`
-	Tenants    tenantsCmd    `cmd:"" help:"List the tenants with their limits, and how close they are to them."`
 	Pools      poolsCmd      `cmd:"" help:"Show the capability pools with their nodes and slots, or one of them."`
 	Events     eventsCmd     `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`

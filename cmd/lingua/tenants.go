@@ -44,7 +44,7 @@ func writeTenants(t *tabwriter.Writer, list *wire.TenantList) {
 	fmt.Fprintln(t, "TENANT\tWEIGHT\tIN FLIGHT\tSESSIONS\tDISPATCHES LEFT\tAUDIO LEFT\tREFUSED")
 	for i := range list.Tenants {
 		n := &list.Tenants[i]
-		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%s\t%s\t%s\n", cmp.Or(printable(n.TenantID), "(none)"), n.Weight, formatUse(n.InFlight), formatUse(n.Sessions),
+		fmt.Fprintf(t, "%s\t%v\t%s\t%s\t%s\t%s\t%s\n", tenantName(n.TenantID), n.Weight, formatUse(n.InFlight), formatUse(n.Sessions),
 			formatRate(n.Dispatches, "%.1f of %v/s"), formatRate(n.Audio, "%.0f s of %v s/min"), formatRefusals(n.Refusals))
 	}
 	if list.Partial {

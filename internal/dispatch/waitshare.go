@@ -123,7 +123,7 @@ func (l *shareLog) shareOf(now time.Time, key sharer, count shareCount) WaitShar
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.tenants[key]
-	if h == nil || now == h.seen && len(h.points) == 0 {
+	if h == nil || now.Equal(h.seen) && len(h.points) == 0 {
 		return newWaitShare(count, 0)
 	}
 	total, from := count.since(h.last), h.seen

@@ -31,6 +31,7 @@ type WaitingView struct {
 // WaitingOne is a request that waits.
 type WaitingOne struct {
 	fairqueue.Waiter
+	Job      core.JobID
 	Pool     core.PoolID
 	Class    WaitingClass
 	Place    int           // in the line of its tenant and class, the first is 1
@@ -168,7 +169,7 @@ func (v *waitingViewer) finish() {
 	v.Truncated = v.Total > min(len(v.listed), v.params.Limit)
 	for _, w := range v.listed[:min(len(v.listed), v.params.Limit)] {
 		v.Requests = append(v.Requests, WaitingOne{
-			Waiter: *w.waiter, Pool: w.pool, Class: *v.classes[w.class], Place: w.place, Estimate: estimateOf(w.class.estimate(w.flow.Tenant, w.place, w.flow.Weight)),
+			Waiter: *w.waiter, Job: WaiterJob(w.waiter), Pool: w.pool, Class: *v.classes[w.class], Place: w.place, Estimate: estimateOf(w.class.estimate(w.flow.Tenant, w.place, w.flow.Weight)),
 		})
 	}
 	for _, list := range []*[]WaitingGroup{&v.Pools, &v.Classes, &v.Tenants} {

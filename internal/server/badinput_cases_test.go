@@ -325,6 +325,12 @@ func badQueries() []badRequest {
 	} {
 		rows = append(rows, badRequest{name: "GET /v1/jobs?" + query, method: "GET", path: "/v1/jobs?" + query, code: wire.InvalidRequest, field: field})
 	}
+	for query, field := range map[string]string{
+		"limit=0": "limit", "limit=1001": "limit", "limit=ten": "limit", "pool=unknown": "pool", "pool=a%20b": "pool", "pool=" + long: "pool", "tenant_id=a%2fb": "tenant_id",
+		"tenant_id=" + long: "tenant_id", "tenant=acme": "query", "cursor=x": "cursor", "pool=%00": "pool",
+	} {
+		rows = append(rows, badRequest{name: "GET /v1/waiting?" + query, method: "GET", path: "/v1/waiting?" + query, code: wire.InvalidRequest, field: field})
+	}
 	return rows
 }
 

@@ -33,6 +33,7 @@ type jobHandlers struct {
 
 func (h *jobHandlers) routes() []route {
 	return []route{
+		h.waitingRoute(),
 		{
 			method: "POST", path: "/v1/dispatch/f2f", rule: jobSenders, tag: "dispatch", summary: "Dispatch an utterance to a node",
 			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job. With options.max_wait_ms it waits for a slot if every capable node is full; the wait ends when the client disconnects. If the scheduler traces, the trace of the job links to the span in the header traceparent.",

@@ -192,6 +192,7 @@ var matrix = map[string]map[outcome][]string{
 	"POST /v1/node/heartbeat":           {allowed: {"operator", "node-acme"}},
 	"POST /v1/node/model_not_available": {allowed: {"operator", "node-acme"}},
 	"GET /v1/jobs":                      {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta", "minter-acme", "minter-beta"}},
+	"GET /v1/waiting":                   {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta", "minter-acme", "minter-beta"}},
 	"GET /v1/jobs/{id}":                 {allowed: {"operator", "viewer", "viewer-acme", "minter-acme"}, hidden: {"viewer-beta", "minter-beta"}},
 	"GET /v1/jobs/{id}/decisions":       {allowed: {"operator", "viewer", "viewer-acme", "minter-acme"}, hidden: {"viewer-beta", "minter-beta"}},
 	"POST /v1/jobs/{id}/cancel":         {allowed: {"operator", "minter-acme"}, hidden: {"minter-beta"}},

@@ -142,6 +142,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("GET /api/v1/series", ts.get("/api/v1/series"))
 	good("GET /v1/store", ts.get("/v1/store"))
 	good("GET /v1/tenants", ts.get("/v1/tenants"))
+	good("GET /v1/waiting", ts.get("/v1/waiting"))
 	good("GET /api/v1/phase3/pools", ts.get("/api/v1/phase3/pools"))
 	good("GET /v1/events/stream", ts.get("/v1/events/stream?seconds=0"))
 	good("GET /v1/live", ts.get("/v1/live?seconds=0"))

@@ -20,12 +20,20 @@ func waitingBody(requestID string, maxWaitMS any) object {
 
 // postAsync posts in the background, until the context ends.
 func (ts *testScheduler) postAsync(ctx context.Context, path string, body any) <-chan response {
+	return ts.postAsyncAs(ctx, "", path, body)
+}
+
+// postAsyncAs is postAsync with a key.
+func (ts *testScheduler) postAsyncAs(ctx context.Context, key, path string, body any) <-chan response {
 	answers := make(chan response, 1)
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, ts.url+path, strings.NewReader(string(encode(ts.t, body))))
 	if err != nil {
 		ts.t.Fatal(err)
 	}
 	req.Header.Set("Content-Type", "application/json")
+	if key != "" {
+		req.Header.Set("Authorization", "Bearer "+key)
+	}
 	go func() {
 		defer close(answers)
 		resp, err := ts.client.Do(req)
