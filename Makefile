@@ -194,6 +194,10 @@ bench-cluster: redis ## the cost of a hop between instances, of each operation i
 bench-fleet: ## a fleet of 100,000 nodes, 200 directions and 50 pools: registrations, memory, first use, decisions (1 minute); keep the machine idle
 	$(GO) test -run '^$$' -bench 'LargeFleet' -benchtime 1x -timeout 10m ./bench
 
+.PHONY: bench-waiting
+bench-waiting: redis ## requests that wait for a slot over three instances: shares of tenants, refusals, cost (8 minutes); keep the machine idle
+	$(GO) test -count=1 -v -timeout 30m ./bench/waiting -waiting-for 30s
+
 .PHONY: bench-scale
 bench-scale: redis ## a model of a day with 100,000 nodes and 1,000,000 sessions, and what waiting costs Redis (30 minutes)
 	$(GO) test -count=1 -timeout 120m -v -run TestDay ./bench/scale -scale-nodes 100000 -scale-sessions 1000000 -scale-hour 60s -scale-max-waiting 10000 -scale-window 2000 -scale-survey-every 500 -scale-plot $(CURDIR)/docs/images/scale.svg

@@ -37,7 +37,7 @@ var layers = [][]string{
 	{"internal/scheduler"},
 	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile", "deploy/grafana/gen"},
 	{"internal/dashtest"},
-	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement", "bench/guards", "bench/scale"},
+	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement", "bench/guards", "bench/scale", "bench/waiting"},
 }
 
 // public are the packages for users of the module. Of the internal packages they may import only sharedByPublic, which import
