@@ -38,7 +38,7 @@ type DispatchResponse struct {
 type ExplainResponse struct {
 	SrcLang   string         `json:"src_lang"`
 	TgtLang   string         `json:"tgt_lang"`
-	Verdict   string         `json:"verdict" doc:"OK, or the error code that a dispatch would get."`
+	Verdict   string         `json:"verdict" doc:"OK, or the error code that a dispatch would get. ALL_CANDIDATES_FULL_OR_FAILED: with options.max_wait_ms it would wait."`
 	Detail    string         `json:"detail"`
 	Reasons   map[string]int `json:"reasons" doc:"How many candidates were rejected, by reason."`
 	Nodes     []ExplainNode  `json:"nodes"`
@@ -49,6 +49,7 @@ type ExplainResponse struct {
 	BoundPool      string        `json:"bound_pool,omitempty" doc:"The capability pool to which the tenant is bound: the job runs nowhere else."`
 	Pools          []ExplainPool `json:"pools,omitempty" doc:"The capability pools, the eligible ones first; at most 50. Who has access to one tenant sees only those that are eligible and have nodes for it. Absent without pools."`
 	PoolsTruncated bool          `json:"pools_truncated,omitempty" doc:"There are more pools than are listed."`
+	Wait           *ExplainWait  `json:"wait,omitempty" doc:"What the wait for a slot would be. Absent: a slot is free, or no node is capable."`
 }
 
 // CatalogService is a service as a ModelHub lists it.

@@ -24,7 +24,7 @@ var bodies = []any{
 	MetricsSegmentation{}, MetricsSlow{}, MetricsStats{}, MetricsWait{},
 	DirectionCoverage{}, DirectionUse{}, ModelUse{}, ServiceUse{},
 	PoolOverview{}, Pool{}, PoolNodes{}, PoolSlots{}, PoolCoreServices{}, StageCount{}, PoolNode{}, WithoutPool{}, NodeWithoutPool{}, PoolGap{}, ExplainPool{},
-	WaitingList{}, WaitingRequirements{}, WaitingRequest{}, WaitingPool{}, WaitingClass{}, WaitingTenant{}, WaitingShare{},
+	WaitingList{}, WaitingRequirements{}, WaitingRequest{}, WaitingPool{}, WaitingClass{}, WaitingTenant{}, WaitingShare{}, ExplainWait{},
 
 	Audio{}, AudioAck{}, AudioChunk{}, AudioFormat{}, AudioGone{}, AudioSpan{}, BinaryHeader{}, SessionCancel{}, Drain{}, ErrorFrame{}, GoAway{}, JobAssign{},
 	JobFail{}, JobPartial{}, SessionTokenRequest{}, SessionTokenResponse{}, JobReject{}, JobResult{}, JobResultAck{}, SessionLatency{}, SessionLimits{}, ModelNotAvailable{}, NodeHeartbeat{},

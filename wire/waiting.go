@@ -65,3 +65,15 @@ type WaitingShare struct {
 	Entitled float64 `json:"entitled" doc:"How many were its part by the weights of those who waited. It may be granted less if it got other slots for which nobody else waited."`
 	WindowMS int64   `json:"window_ms" doc:"Over how long that was counted, a minute at most. 0: since the tenant began to wait, because the answering instance has not observed it before."`
 }
+
+// ExplainWait says what the wait would be of a request for which no slot is free.
+type ExplainWait struct {
+	PoolID        string `json:"pool_id,omitempty" doc:"The capability pool in whose queue it would wait. Absent: that of requests that are bound to none."`
+	Place         int    `json:"place" doc:"Its place in the line of its tenant and class. The first one has 1."`
+	TenantWaiting int    `json:"tenant_waiting" doc:"Requests of its tenant that wait in this queue."`
+	EstimateMS    *int64 `json:"estimate_ms,omitempty" doc:"How long it would probably wait. Absent: that is not known."`
+	Refusal       string `json:"refusal,omitempty" enum:"CANNOT_BE_MET,QUEUE_FULL" doc:"Why it could not wait, given its options.max_wait_ms. Absent: it could."`
+	OtherTenants  *int   `json:"other_tenants_waiting,omitempty" doc:"Requests of other tenants that wait for the same. Absent for callers of one tenant."`
+	OtherClasses  *int   `json:"other_classes_waiting,omitempty" doc:"Requests that require something else, and wait for some of the same nodes: they slow the wait down. Absent for callers of one tenant."`
+	Detail        string `json:"detail"`
+}

@@ -27,6 +27,8 @@ type explainCmd struct {
 	Near     string   `name:"preferred-region" help:"Nodes in this region first." placeholder:"NAME"`
 	Session  string   `help:"Session of the request." default:"explain" placeholder:"ID"`
 	TenantID string   `help:"Tenant of the request." name:"tenant" placeholder:"ID"`
+	// MaxWait is rounded to milliseconds.
+	MaxWait time.Duration `help:"How long the request would wait for a slot, at most 1m, such as 5s." placeholder:"DURATION"`
 }
 
 // Run prints how a dispatch would be decided.
@@ -39,6 +41,10 @@ func (c *explainCmd) Run(ctx context.Context, io streams) error {
 	}
 	if c.Node != "" {
 		in.Options.PreferredNodeID = &c.Node
+	}
+	if c.MaxWait != 0 {
+		ms := c.MaxWait.Milliseconds()
+		in.Options.MaxWaitMS = &ms
 	}
 	var explained wire.ExplainResponse
 	if err := c.request(ctx, "POST", "/v1/dispatch/explain", in, &explained); err != nil {
@@ -58,6 +64,9 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 		} else {
 			fmt.Fprintf(t, "  service %s\tis not listed by the ModelHub\n", printable(s.ServiceID))
 		}
+	}
+	if e.Wait != nil {
+		fmt.Fprintln(t, printable(e.Wait.Detail))
 	}
 	writeExplainedPools(t, e)
 	if len(e.Nodes) == 0 {

@@ -76,6 +76,19 @@ func TestWaitingCommand(t *testing.T) {
 	if got := runCommand(t, "waiting", "--limit", "1", "--server", s.url); !strings.Contains(got.out, "(there are more: --limit)") {
 		t.Errorf("%s", got.out)
 	}
+	got = runCommand(t, "explain", "--from", "en", "--to", "zh", "--max-wait", "90s", "--tenant", "acme", "--server", s.url)
+	if got.code != exitFailed || !strings.Contains(got.err, "options.max_wait_ms") {
+		t.Errorf("exit %d: %s", got.code, got.err)
+	}
+	got = runCommand(t, "explain", "--from", "en", "--to", "zh", "--max-wait", "60s", "--tenant", "acme", "--server", s.url)
+	want = []string{
+		"en→zh: ALL_CANDIDATES_FULL_OR_FAILED. No node that supports semantic(en) + nmt(en->zh) can take the job now: FULL 1.", "FULL 1",
+		"With options.max_wait_ms it would wait as number 2 of its tenant; how long is not known. Of other tenants, 1 wait for the same.",
+		"", "NODE IN FLIGHT VERDICT", "n1 1 of 1 FULL",
+	}
+	if diff := cmp.Diff(want, rows(got.out)); diff != "" {
+		t.Errorf("explain (-want +got)\n%s", diff)
+	}
 	for line, code := range map[string]int{"--limit 0": exitUsage, "--limit 1001": exitUsage, "--pool unknown": exitFailed} {
 		if got := runCommand(t, append([]string{"waiting", "--server", s.url}, strings.Fields(line)...)...); got.code != code {
 			t.Errorf("%s: exit %d: %s", line, got.code, got.err)

@@ -121,7 +121,7 @@ func TestExplainShowsAdmission(t *testing.T) {
 		admit(h, "b", 1)
 		explain := func() (reasons []core.Reason, slots []int, left []time.Duration) {
 			t.Helper()
-			x, err := h.dispatcher.Explain(t.Context(), dispatch.ExplainParams{Spec: spec(), Limit: 10})
+			x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(), Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}

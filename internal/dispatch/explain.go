@@ -26,7 +26,8 @@ type Explanation struct {
 	// Pools are the capability pools, at most MaxExplainedPools; none if the fleet is not divided.
 	Pools          []ExplainedPool
 	PoolsTruncated bool
-	BoundPool      core.PoolID // to which the tenant is bound; empty: none
+	BoundPool      core.PoolID    // to which the tenant is bound; empty: none
+	Wait           *ExplainedWait // what the wait for a slot would be; nil: a slot is free, or no node is capable
 }
 
 // ExplainedNode says why one node could take the job or not.
@@ -53,7 +54,11 @@ type ExplainParams struct {
 // Explain says which nodes could take a job and why each of the others could not. It reserves nothing.
 func (d *Dispatcher) Explain(ctx context.Context, p ExplainParams) (Explanation, error) {
 	p.Spec.LastNode = d.spread.lastNode(ctx, &p.Spec)
-	return d.selector.explain(ctx, &p)
+	x, err := d.selector.explain(ctx, &p)
+	if err == nil && x.Verdict == wire.AllCandidatesFullOrFailed {
+		err = d.explainWait(ctx, &p, &x)
+	}
+	return x, err
 }
 
 func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, error) {
@@ -78,10 +83,15 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, ExplainParams: p,
 		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict, pools: newPoolExplainer(s.fleet.Divided(), spec),
 	}
+	waiting := s.open.waitingFor(ctx)
 	for i, n := range all {
 		reason := s.picker.Filter(&q, n)
-		if (reason == core.ReasonNone || reason.Soft()) && !occupancy[i].Free() {
-			reason = unfreeReason(&occupancy[i])
+		if reason == core.ReasonNone || reason.Soft() {
+			if !occupancy[i].Free() {
+				reason = unfreeReason(&occupancy[i])
+			} else if waiting.wants(n) {
+				reason = core.ReasonFull // its slots are for those who wait
+			}
 		}
 		declared := n.Declared()
 		if listed := e.add(ExplainedNode{Node: declared, Reason: reason, At: n.StoreTime(q.Now), Occupancy: occupancy[i]}); listed != nil {

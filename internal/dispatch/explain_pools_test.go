@@ -91,7 +91,7 @@ func TestExplainShowsPools(t *testing.T) {
 			}
 			h.divideForExplanations(change)
 			job := spec(func(s *core.Spec) { s.Tenant, s.Options.RequiredServices = c.tenant, c.services })
-			x, err := h.dispatcher.Explain(t.Context(), dispatch.ExplainParams{Spec: job, Limit: 10, OnlyTenant: c.onlyTenant})
+			x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: job, Limit: 10, OnlyTenant: c.onlyTenant})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -112,7 +112,7 @@ func TestExplainAgreesWithDispatch(t *testing.T) {
 		h.divideForExplanations(func(*core.Pools) {})
 		ofAcme := func(s *core.Spec) { s.Tenant = "acme" }
 		explain := func() dispatch.Explanation {
-			x, err := h.dispatcher.Explain(t.Context(), dispatch.ExplainParams{Spec: spec(ofAcme), Limit: 10})
+			x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(ofAcme), Limit: 10})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -154,7 +154,7 @@ func TestExplainedPoolsAreBounded(t *testing.T) {
 			division.Defined = append(division.Defined, core.PoolDefinition{ID: core.PoolID(fmt.Sprint("p", i))})
 		}
 		h.fleet.SetPools(division)
-		x, err := h.dispatcher.Explain(t.Context(), dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Tenant = "acme" }), Limit: 10})
+		x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Tenant = "acme" }), Limit: 10})
 		if err != nil || len(x.Pools) != dispatch.MaxExplainedPools || !x.PoolsTruncated || x.Pools[0].ID != "p99" {
 			t.Errorf("%d pools, truncated %t: %v", len(x.Pools), x.PoolsTruncated, err)
 		}

@@ -318,3 +318,7 @@ func (s *readTimesStore) Get(ctx context.Context, id core.JobID) (*core.Job, err
 func (f *faultyStore) ViewQueue(ctx context.Context, pool core.PoolID, p fairqueue.ViewParams) (fairqueue.View, error) {
 	return call(f, "view_queue", func() (fairqueue.View, error) { return f.Store.ViewQueue(ctx, pool, p) })
 }
+
+func (f *faultyStore) Offer(ctx context.Context, pool core.PoolID, n int, classes []string) (fairqueue.OfferResult, error) {
+	return call(f, "offer", func() (fairqueue.OfferResult, error) { return f.Store.Offer(ctx, pool, n, classes) })
+}

@@ -56,7 +56,7 @@ func TestRegionWithinPools(t *testing.T) {
 		h.addNode("none-eu", 1, inRegion("eu"))
 		h.addNode("none-us", 1, inRegion("us"))
 		h.fleet.SetPools(goldAndSilver())
-		e, err := h.dispatcher.Explain(t.Context(), dispatch.ExplainParams{Spec: spec(near("eu")), Limit: 10})
+		e, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(near("eu")), Limit: 10})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -327,7 +327,7 @@ func TestPreferredRegion(t *testing.T) {
 				t.Errorf("job %d is on %s", i, p.Node)
 			}
 		}
-		e, err := h.dispatcher.Explain(t.Context(), dispatch.ExplainParams{Spec: spec(near), Limit: 100})
+		e, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(near), Limit: 100})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -56,7 +56,7 @@ func TestJobsAreSpreadOverInstances(t *testing.T) {
 		time.Sleep(31 * time.Second) // the window
 		h.heartbeat("node-a", nil)
 		h.heartbeat("node-b", nil)
-		if e, err := h.dispatcher.Explain(t.Context(), dispatch.ExplainParams{Spec: spec(), Limit: 10}); err != nil || e.Reasons[core.ReasonSpread] != 0 {
+		if e, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(), Limit: 10}); err != nil || e.Reasons[core.ReasonSpread] != 0 {
 			t.Errorf("after the window: %v, %v", e.Reasons, err)
 		}
 	})

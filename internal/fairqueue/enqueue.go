@@ -41,19 +41,31 @@ func (q *Queue) Enqueue(now int64, p EnqueueParams) EnqueueResult {
 
 // isFull reports whether a tenant may not add a waiter.
 func (q *Queue) isFull(key flowKey, weight, maxWaiting int) bool {
-	t := q.tenants[key.tenant]
-	if t == nil {
-		t = &tenant{}
-	}
-	weights := q.weights + weight
-	if t.waiting > 0 {
-		weights -= t.weight
-	}
-	if exceedsPart(q.waiting, t.waiting, maxWaiting, weight, weights) {
-		return true
+	l := Load{Waiting: q.waiting, Classes: q.opened, Weights: q.weights}
+	if t := q.tenants[key.tenant]; t != nil {
+		l.TenantWaiting, l.TenantClasses = t.waiting, t.flows
+		if t.waiting > 0 {
+			l.Weights -= t.weight
+		}
 	}
 	c := q.classes[key.class]
-	return (c == nil || c.waiting == 0) && exceedsPart(q.opened, t.flows, MaxClasses, weight, weights)
+	l.ClassOpen = c != nil && c.waiting > 0
+	return l.IsFull(weight, maxWaiting)
+}
+
+// Load is how much of a queue is used, and by a tenant that is to add a waiter.
+type Load struct {
+	Waiting, Classes             int  // waiters, and classes that have some
+	TenantWaiting, TenantClasses int  // those of the tenant
+	Weights                      int  // of the other tenants that have waiters
+	ClassOpen                    bool // the class of the waiter has others
+}
+
+// IsFull reports whether a tenant of a weight may not add a waiter to a queue in which so many may wait.
+func (l *Load) IsFull(weight, maxWaiting int) bool {
+	weights := l.Weights + weight
+	return exceedsPart(l.Waiting, l.TenantWaiting, maxWaiting, weight, weights) ||
+		!l.ClassOpen && exceedsPart(l.Classes, l.TenantClasses, MaxClasses, weight, weights)
 }
 
 // exceedsPart reports whether one more is too many for a tenant that has some of all: there are as many as the limit, and it has its part of

@@ -39,7 +39,7 @@ func (h *operatorHandlers) routes() []route {
 	return append(h.bulk.routes(), []route{
 		{
 			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch", summary: "Explain how a dispatch would be decided",
-			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with its capability pool and the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. Nothing is reserved.",
+			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with its capability pool and the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. If all are full, it says what the wait would be. Nothing is reserved.",
 			handler:     handleBody(h.responder, h.explain), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.ExplainResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
@@ -108,7 +108,7 @@ func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest
 		SrcLang: string(spec.Direction.Src), TgtLang: string(spec.Direction.Tgt),
 		Verdict: cmp.Or(string(x.Verdict), "OK"), Detail: x.Detail, Truncated: x.Truncated,
 		Reasons: make(map[string]int, len(x.Reasons)), Nodes: make([]wire.ExplainNode, len(x.Nodes)),
-		BoundPool: string(x.BoundPool), Pools: viewExplainedPools(x.Pools), PoolsTruncated: x.PoolsTruncated,
+		BoundPool: string(x.BoundPool), Pools: viewExplainedPools(x.Pools), PoolsTruncated: x.PoolsTruncated, Wait: viewExplainedWait(x.Wait),
 	}
 	for reason, n := range x.Reasons {
 		out.Reasons[string(reason)] = n

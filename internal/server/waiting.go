@@ -3,6 +3,7 @@ package server
 import (
 	"net/http"
 	"reflect"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -72,11 +73,7 @@ func viewWaiting(v *dispatch.WaitingView, all bool) *wire.WaitingList {
 		w := &v.Requests[i]
 		out.Requests[i] = wire.WaitingRequest{
 			JobID: string(w.Job), TenantID: w.Tenant, PoolID: string(w.Pool), WaitingRequirements: viewRequirements(&w.Class), SinceMS: w.Since, DeadlineMS: w.Deadline,
-			Place: w.Place, Instance: w.Instance,
-		}
-		if w.Estimate != dispatch.EstimateUnknown {
-			ms := w.Estimate.Milliseconds()
-			out.Requests[i].EstimateMS = &ms
+			Place: w.Place, EstimateMS: viewEstimate(w.Estimate), Instance: w.Instance,
 		}
 	}
 	for i, g := range v.Pools {
@@ -105,4 +102,27 @@ func viewRequirements(c *dispatch.WaitingClass) wire.WaitingRequirements {
 		requires = []string{}
 	}
 	return wire.WaitingRequirements{ClassID: c.ID, SrcLang: string(c.Direction.Src), TgtLang: string(c.Direction.Tgt), Requires: requires}
+}
+
+// viewEstimate is an estimate in milliseconds; nil: it is not known.
+func viewEstimate(d time.Duration) *int64 {
+	if d == dispatch.EstimateUnknown {
+		return nil
+	}
+	ms := d.Milliseconds()
+	return &ms
+}
+
+// viewExplainedWait is a wait of an explanation as the API shows it.
+func viewExplainedWait(w *dispatch.ExplainedWait) *wire.ExplainWait {
+	if w == nil {
+		return nil
+	}
+	out := &wire.ExplainWait{
+		PoolID: string(w.Pool), Place: w.Place, TenantWaiting: w.TenantWaiting, EstimateMS: viewEstimate(w.Estimate), Refusal: string(w.Refusal), Detail: w.Detail,
+	}
+	if w.OtherTenants >= 0 {
+		out.OtherTenants, out.OtherClasses = &w.OtherTenants, &w.OtherClasses
+	}
+	return out
 }

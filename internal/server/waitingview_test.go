@@ -103,4 +103,18 @@ func TestWaitingIsShown(t *testing.T) {
 			t.Errorf("%s: %+v", query, got)
 		}
 	}
+
+	ts.checkExplainedWait()
+}
+
+// checkExplainedWait: what the wait of acme would be, and who else waits, which a caller of acme is not told.
+func (ts *testScheduler) checkExplainedWait() {
+	ts.t.Helper()
+	for key, others := range map[string]bool{viewerKey: true, acmeViewerKey: false} {
+		x := ts.explainAs(key, dispatchBody(object{"tenant_id": "acme", "options": object{"max_wait_ms": 60_000}}))
+		if w := x.Wait; x.Verdict != string(wire.AllCandidatesFullOrFailed) || w == nil || w.PoolID != "large" || w.Place != 2 || w.TenantWaiting != 1 ||
+			w.EstimateMS != nil || w.Refusal != "" || (w.OtherTenants != nil) != others || (w.OtherClasses != nil) != others || others && *w.OtherClasses != 2 || strings.Contains(w.Detail, "other") != others {
+			ts.t.Errorf("explained to %s: %s %+v", key, x.Verdict, w)
+		}
+	}
 }

@@ -419,7 +419,7 @@ export interface ExplainPool {
 export interface ExplainResponse {
   src_lang: string;
   tgt_lang: string;
-  /** OK, or the error code that a dispatch would get. */
+  /** OK, or the error code that a dispatch would get. ALL_CANDIDATES_FULL_OR_FAILED: with options.max_wait_ms it would wait. */
   verdict: string;
   detail: string;
   /** How many candidates were rejected, by reason. */
@@ -435,6 +435,8 @@ export interface ExplainResponse {
   pools?: ExplainPool[];
   /** There are more pools than are listed. */
   pools_truncated?: boolean;
+  /** What the wait for a slot would be. Absent: a slot is free, or no node is capable. */
+  wait?: ExplainWait;
 }
 
 export interface ExplainService {
@@ -450,6 +452,24 @@ export interface ExplainService {
   status?: 'ready' | 'downloading' | 'verifying' | 'installing' | 'stopped' | 'error';
   /** How much longer it counts as not ready, because the node reported it as unavailable. */
   marked_ms?: number;
+}
+
+export interface ExplainWait {
+  /** The capability pool in whose queue it would wait. Absent: that of requests that are bound to none. */
+  pool_id?: string;
+  /** Its place in the line of its tenant and class. The first one has 1. */
+  place: number;
+  /** Requests of its tenant that wait in this queue. */
+  tenant_waiting: number;
+  /** How long it would probably wait. Absent: that is not known. */
+  estimate_ms?: number;
+  /** Why it could not wait, given its options.max_wait_ms. Absent: it could. */
+  refusal?: 'CANNOT_BE_MET' | 'QUEUE_FULL';
+  /** Requests of other tenants that wait for the same. Absent for callers of one tenant. */
+  other_tenants_waiting?: number;
+  /** Requests that require something else, and wait for some of the same nodes: they slow the wait down. Absent for callers of one tenant. */
+  other_classes_waiting?: number;
+  detail: string;
 }
 
 export interface Instance {
