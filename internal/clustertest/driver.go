@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,10 +23,11 @@ const (
 
 // Roles of drivers.
 const (
-	SocketNodes   = "socket nodes"
-	CallbackNodes = "callback nodes"
-	Sessions      = "sessions"
-	Callers       = "callers"
+	SocketNodes    = "socket nodes"
+	CallbackNodes  = "callback nodes"
+	Sessions       = "sessions"
+	Callers        = "callers"
+	WaitingCallers = "waiting callers"
 )
 
 // DriverConfig is what a driver does.
@@ -38,14 +40,42 @@ type DriverConfig struct {
 	Slots       int           // of each node
 	Interval    time.Duration // between two utterances of a session, or two calls of a caller
 	Seed        uint64
+
+	Kinds []NodeKind    // of socket nodes, in turn; none: all serve English and Spanish, with Slots
+	Work  time.Duration // the mean duration of the work of a socket node on a job; 0: DefaultWork
+
+	Instances []string // URLs of the instances to which waiting callers send their requests; they read the outcomes at URL
+	Tenants   []string // of the waiting callers, in turn
 }
+
+// NodeKind is what socket nodes have in common.
+type NodeKind struct {
+	Langs []string
+	Slots int
+}
+
+// Serves reports whether nodes of the kind can translate between two languages.
+func (k NodeKind) Serves(src, tgt string) bool {
+	return slices.Contains(k.Langs, src) && slices.Contains(k.Langs, tgt)
+}
+
+// KindOf returns the kind of a socket node of the driver.
+func (c *DriverConfig) KindOf(node int) NodeKind {
+	if len(c.Kinds) == 0 {
+		return NodeKind{Langs: []string{"en", "es"}, Slots: c.Slots}
+	}
+	return c.Kinds[node%len(c.Kinds)]
+}
+
+// NodeName returns the name of a node of the driver.
+func (c *DriverConfig) NodeName(node int) string { return fmt.Sprintf("%s-%d", c.Name, node) }
 
 // driverFunc is the work of a driver. It calls ready when all its parts are connected, and returns some time after ctx is
 // cancelled, when all that it started has ended.
 type driverFunc func(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error
 
 var driverFuncs = map[string]driverFunc{
-	SocketNodes: runSocketNodes, CallbackNodes: runCallbackNodes, Sessions: runSessions, Callers: runCallers,
+	SocketNodes: runSocketNodes, CallbackNodes: runCallbackNodes, Sessions: runSessions, Callers: runCallers, WaitingCallers: runWaitingCallers,
 }
 
 // RunDriver reports whether this process was started as a driver. If so, it runs the driver and returns its error when
@@ -132,6 +162,9 @@ func (d *Driver) WaitReady(timeout time.Duration) error {
 	}
 }
 
+// Process returns the process of the driver.
+func (d *Driver) Process() *Process { return d.helper.Process }
+
 // Stop asks the driver to finish, waits for its exit, and returns its journal.
 func (d *Driver) Stop(timeout time.Duration) ([]journal.Entry, error) {
 	d.helper.CloseInput()
@@ -162,6 +195,9 @@ func (g *NodeGroup) Start(c *Cluster) error {
 
 // Kill kills all nodes of the group, whatever they work on.
 func (g *NodeGroup) Kill() { g.current().helper.KillAndWait() }
+
+// Process returns the process of the nodes.
+func (g *NodeGroup) Process() *Process { return g.current().Process() }
 
 func (g *NodeGroup) current() *Driver { return g.Runs[len(g.Runs)-1] }
 

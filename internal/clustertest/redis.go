@@ -57,6 +57,22 @@ func (r *Redis) URL(instance int) string {
 	return r.cluster.URL()
 }
 
+// DirectURL returns a store URL for the test itself, which no proxy affects.
+func (r *Redis) DirectURL() string {
+	if r.single != nil {
+		return r.single.URL()
+	}
+	return r.URL(0)
+}
+
+// All returns all servers, those without data included.
+func (r *Redis) All() []*redistest.Server {
+	if r.sentinel != nil {
+		return append(r.sentinel.Servers(), r.sentinel.Sentinels()...)
+	}
+	return r.Servers()
+}
+
 // Servers returns all servers that hold data, primaries and replicas.
 func (r *Redis) Servers() []*redistest.Server {
 	switch {

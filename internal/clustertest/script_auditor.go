@@ -2,6 +2,7 @@ package clustertest
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"strconv"
 	"strings"
@@ -22,6 +23,7 @@ type ScriptAuditor struct {
 
 	sessions map[string]*sessionClaims // by the key of the session's state
 	epochs   map[string]string         // of nodes, by the key of their metadata
+	created  map[string]int64          // when the record of each job was first written, see journal.Now
 }
 
 // ScriptViolation is a write that should not have taken effect.
@@ -59,7 +61,7 @@ func (c *sessionClaims) supersedes(incarnation string, writer ownership) bool {
 }
 
 func newScriptAuditor() *ScriptAuditor {
-	return &ScriptAuditor{sessions: make(map[string]*sessionClaims), epochs: make(map[string]string)}
+	return &ScriptAuditor{sessions: make(map[string]*sessionClaims), epochs: make(map[string]string), created: make(map[string]int64)}
 }
 
 // StartScriptAuditor audits all servers until the end of the test.
@@ -106,7 +108,25 @@ func (a *ScriptAuditor) check(s Script) {
 		a.checkOutbox(s)
 	case s.hasKeys(":meta", ":leases"):
 		a.checkNode(s)
+	case s.hasKeys(":fsm"):
+		a.recordCreation(s)
 	}
+}
+
+// recordCreation records when the record of a job was first written.
+func (a *ScriptAuditor) recordCreation(s Script) {
+	_, id, _ := strings.Cut(s.Keys[0], "{job:")
+	id, _, _ = strings.Cut(id, "}")
+	if _, known := a.created[id]; !known && s.wrote("SET", s.Keys[0]) != nil {
+		a.created[id] = s.AtMS * 1e6
+	}
+}
+
+// Created returns when the record of each job was first written, as journal.Now does.
+func (a *ScriptAuditor) Created() map[string]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return maps.Clone(a.created)
 }
 
 // hasKeys reports whether the keys of the script have these suffixes.

@@ -1,6 +1,7 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -23,6 +24,9 @@ import (
 // The rates at which nodes fail or reject first attempts. Later attempts succeed, so that no job fails because of them.
 const failRate, busyRate = 0.01, 0.01
 
+// DefaultWork is the mean duration of the work on a job.
+const DefaultWork = 350 * time.Millisecond
+
 // runSocketNodes runs nodes of package node until the context ends.
 func runSocketNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
@@ -36,14 +40,15 @@ func runSocketNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, re
 	errs := make([]error, cfg.Count)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	for i := range cfg.Count {
-		n := &testNode{name: fmt.Sprintf("%s-%d", cfg.Name, i), seed: cfg.Seed, slots: cfg.Slots, journal: j, held: make(map[wire.ActiveJob]bool)}
+		kind := cfg.KindOf(i)
+		n := &testNode{name: cfg.NodeName(i), seed: cfg.Seed, slots: kind.Slots, journal: j, work: cmp.Or(cfg.Work, DefaultWork), held: make(map[wire.ActiveJob]bool)}
 		n.onReady = sync.OnceFunc(notReady.Done)
 		running.Go(func() {
 			defer n.onReady()
 			errs[i] = node.Run(ctx, node.Config{
-				URL: cfg.URL, ID: n.name, Slots: cfg.Slots, ShutdownTimeout: 10 * time.Second, Log: log.With("node_id", n.name),
+				URL: cfg.URL, ID: n.name, Slots: kind.Slots, ShutdownTimeout: 10 * time.Second, Log: log.With("node_id", n.name),
 				HTTPClient:  &http.Client{Transport: &frameRecorder{transport: transport, onConnect: n.recordConnection, onText: n.recordFrame}},
-				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
+				Declaration: wire.Declaration{SemanticLangs: kind.Langs, TTSLangs: kind.Langs},
 			}, n.handleJob)
 			n.recordStop(errs[i])
 		})
@@ -57,6 +62,7 @@ type testNode struct {
 	name    string
 	seed    uint64
 	slots   int
+	work    time.Duration // the mean duration
 	journal *journal.Writer
 	onReady func()
 	working atomic.Int64
@@ -77,7 +83,7 @@ func (n *testNode) recordStop(err error) {
 // handleJob is the handler of package node.
 func (n *testNode) handleJob(ctx context.Context, job *node.Job) (node.Result, error) {
 	e := journal.Entry{Source: n.name, Job: job.ID, Attempt: job.Attempt}
-	return recordAttempt(ctx, n.journal, &n.working, e, func() (node.Result, error) { return n.work(ctx, job) })
+	return recordAttempt(ctx, n.journal, &n.working, e, func() (node.Result, error) { return n.translate(ctx, job) })
 }
 
 // recordAttempt records the start and the end of the work on an attempt, with the number of attempts that the node works
@@ -98,7 +104,7 @@ func recordAttempt[T any](ctx context.Context, j *journal.Writer, working *atomi
 	return result, err
 }
 
-func (n *testNode) work(ctx context.Context, job *node.Job) (node.Result, error) {
+func (n *testNode) translate(ctx context.Context, job *node.Job) (node.Result, error) {
 	audio, err := job.Audio(ctx)
 	if err != nil && !errors.Is(err, node.ErrNoAudio) {
 		return node.Result{}, err
@@ -108,7 +114,7 @@ func (n *testNode) work(ctx context.Context, job *node.Job) (node.Result, error)
 	if job.Attempt == 1 && draw < busyRate {
 		return node.Result{}, node.ErrBusy
 	}
-	half := 50*time.Millisecond + time.Duration(r.Int64N(int64(250*time.Millisecond)))
+	half := n.work/7 + time.Duration(r.Int64N(int64(n.work*5/7)))
 	for _, stage := range []string{"asr", "nmt"} {
 		if !backoff.Sleep(ctx, half) {
 			return node.Result{}, ctx.Err()
@@ -155,11 +161,12 @@ func (n *testNode) recordFrame(conn int, _ bool, text []byte) {
 		Status   string `json:"status"`
 		Accepted bool   `json:"accepted"`
 		Code     string `json:"error"`
+		Session  string `json:"session_id"`
 	}
 	if json.Unmarshal(text, &m) != nil {
 		return
 	}
-	e := journal.Entry{Source: n.name, Job: m.JobID, Attempt: m.AttemptID, Conn: conn, Slots: n.slots}
+	e := journal.Entry{Source: n.name, Job: m.JobID, Attempt: m.AttemptID, Conn: conn, Slots: n.slots, Session: m.Session}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	switch kind {

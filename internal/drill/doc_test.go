@@ -8,6 +8,7 @@
 //	go test -count=1 -v ./internal/drill                                              the short forms
 //	go test -count=1 -v -timeout 30m -run TestInstanceKilled ./internal/drill -drill-sessions 1000 -drill-every 5s -drill-for 2m
 //	go test -count=1 -v -timeout 2h -run TestSoak ./internal/drill -drill-for 1h
+//	go test -count=1 -v -timeout 30m -run 'TestWaiting$' ./internal/drill -drill-waiting-for 5m
 //
 // With -artifacts the journals and the logs of all processes are kept.
 package drill

@@ -95,11 +95,17 @@ func isStatsKey(key string) bool {
 	return strings.HasPrefix(key, keyPrefix+":v1:stats:") || strings.HasPrefix(key, keyPrefix+":v1:locks:{lock:stats}")
 }
 
+// isQueueState reports whether a key holds what a queue without requests still knows of shares. The other keys of a queue have members only while
+// requests wait.
+func isQueueState(key string) bool {
+	return strings.HasPrefix(key, keyPrefix+":v1:wait:{pool:") && (strings.HasSuffix(key, "}:book") || strings.HasSuffix(key, "}:timers"))
+}
+
 // isExpectedKey reports whether a key belongs to the store, to a running instance, or to the dead letters of malformed
 // messages.
 func isExpectedKey(key string, running []string, malformed bool) bool {
 	if slices.Contains(permanentKeys, key) || key == keyPrefix+":schedulers:all" && len(running) > 0 || isStatsKey(key) ||
-		malformed && strings.HasSuffix(key, ":dlq") {
+		malformed && strings.HasSuffix(key, ":dlq") || isQueueState(key) {
 		return true
 	}
 	return slices.ContainsFunc(running, func(name string) bool {
@@ -222,6 +228,11 @@ func TestExpectedKeys(t *testing.T) {
 		keyPrefix + ":v1:settings:pools":                  true,
 		keyPrefix + ":v1:stats:counts:{instance:i-9}":     true,
 		keyPrefix + ":v1:nodes:last_seen:3":               false,
+		keyPrefix + ":v1:wait:{pool:}:book":               true,
+		keyPrefix + ":v1:wait:{pool:}:timers":             true,
+		keyPrefix + ":v1:wait:{pool:}:line":               false,
+		keyPrefix + ":v1:wait:{pool:}:held":               false,
+		keyPrefix + ":v1:tenants:{tenant:acme}:jobs":      false,
 		"other:v1:incarnation":                            false,
 	} {
 		if got := isExpectedKey(key, []string{"i-0", "i-1"}, false); got != want {

@@ -33,7 +33,7 @@ const (
 // Kinds of entries about a node.
 const (
 	NodeRegistered  = "node_registered"   // Code: how; Slots
-	JobAssigned     = "job_assigned"      // Held: how many jobs the node held before
+	JobAssigned     = "job_assigned"      // Held: how many jobs the node held before; Session
 	JobOverAssigned = "job_over_assigned" // as JobAssigned, although no slot was free
 	JobAcked        = "job_acked"
 	JobRejected     = "job_rejected"
@@ -51,6 +51,13 @@ const (
 	CallRefused   = "call_refused"   // Code; the call is sent again
 	JobNotFound   = "job_not_found"  // the Job has no record; the call is sent again
 	OutcomeReread = "outcome_reread" // the outcome some time after the end, with the fields of Terminal
+)
+
+// Kinds of entries about a request that may wait for a slot. One request may be sent to several instances. If it is placed, it goes on as a call.
+const (
+	WaitSent     = "wait_sent"     // Request, Session, Conn: the number of the instance, Seq: for how many milliseconds it may wait, Code: the direction
+	WaitAnswered = "wait_answered" // Request, Conn; OK, Job, Attempt and Node, or Code
+	WaitLeft     = "wait_left"     // Request, Conn; the caller has disconnected
 )
 
 // Entry is one observation by a session, a node or a caller.
@@ -72,6 +79,7 @@ type Entry struct {
 	Speech    bool   `json:"speech,omitempty"`
 	Held      int    `json:"held,omitempty"`
 	Slots     int    `json:"slots,omitempty"`
+	Session   string `json:"session,omitempty"`
 }
 
 // String returns the entry as JSON, for the evidence of a violation.
