@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"testing"
+	"testing/synctest"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -19,6 +20,7 @@ func TestProbeOnProbation(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.fleet.Redeclare(declared)
+		synctest.Wait() // the follower has read the node: later it would make it seem as empty as it was then
 		h.dispatch()
 		n := h.fleet.Node("node-a")
 		want := func(when string, jobs int) {
