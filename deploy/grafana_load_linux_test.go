@@ -46,7 +46,11 @@ func (l *liveLoad) run(ctx context.Context) {
 		return w
 	}
 	for i, id := range []string{"sim-good", "sim-fine", "sim-fails", "sim-hangs", "sim-lacks"} {
-		all.Go(func() { l.runNode(ctx, l.entries[i%len(l.entries)], id, worker(id)) })
+		all.Go(func() { l.runNode(ctx, l.entries[i%len(l.entries)], id, 4, []string{"en", "de", "zh"}, worker(id)) })
+	}
+	all.Go(func() { l.runNode(ctx, l.entries[0], "sim-small", 1, []string{"fr", "it"}, worker("")) })
+	for i := range 8 {
+		all.Go(func() { l.waitInLine(ctx, l.entries[i%2], i) })
 	}
 	for i := range 6 {
 		all.Go(func() {
@@ -66,16 +70,15 @@ func (l *liveLoad) run(ctx context.Context) {
 }
 
 // runNode connects a node. sim-lacks reports a service as missing every other time.
-func (l *liveLoad) runNode(ctx context.Context, url, id string, w *sim.Worker) {
+func (l *liveLoad) runNode(ctx context.Context, url, id string, slots int, langs []string, w *sim.Worker) {
 	_, token, _ := strings.Cut(strings.TrimSpace(text(l.t, filepath.Join(l.keys, "node.env"))), "=")
-	langs := []string{"en", "de", "zh"}
 	var services []wire.Service
 	for _, s := range modelhub.DemoServices() {
 		services = append(services, wire.Service{ServiceID: s.ServiceID, Version: s.Versions[0], Type: s.Type, Status: "ready"})
 	}
 	services = append(services, wire.Service{ServiceID: "extra", Version: "1", Type: "extra", Status: "ready"}) // no job needs it
 	_ = node.Run(ctx, node.Config{                                                                              // the error is that of the cancelled context
-		URL: url, URLs: l.entries, ID: id, Token: token, Slots: 4, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: 100 * time.Millisecond,
+		URL: url, URLs: l.entries, ID: id, Token: token, Slots: slots, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: 100 * time.Millisecond,
 		Declaration: wire.Declaration{SemanticLangs: langs, ASRLangs: langs, TTSLangs: langs, InstalledServices: services},
 	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 		if id == "sim-lacks" && rand.IntN(2) == 0 {
@@ -83,6 +86,17 @@ func (l *liveLoad) runNode(ctx context.Context, url, id string, w *sim.Worker) {
 		}
 		return w.Do(ctx, job)
 	})
+}
+
+// waitInLine dispatches jobs for a node that is always full, each after the one before, for one of two tenants.
+func (l *liveLoad) waitInLine(ctx context.Context, url string, caller int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		body := fmt.Sprintf(`{"request_id": "line-%d-%d", "session_id": "caller", "tenant_id": %q, "src_lang": "fr", "tgt_lang": "it", "audio_ref": "blob://hello", "options": {"max_wait_ms": 5000}}`,
+			caller, n, []string{"acme", "beta"}[caller%2])
+		if l.request("POST", url+"/v1/dispatch/f2f", "operator.key", body, nil) != nil {
+			backoff.SleepJitter(ctx, 100*time.Millisecond, 0.5) // the instance or Redis is down
+		}
+	}
 }
 
 // runSession sends a few utterances in one session.

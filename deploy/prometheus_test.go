@@ -187,6 +187,7 @@ func TestAlertsMatchExistingLabelValues(t *testing.T) {
 		"job":     func(v string) bool { return v == "lingua" },
 		"outcome": func(v string) bool { return slices.Contains([]string{"accepted", "refused", "result", "error"}, v) },
 		"result":  func(v string) bool { return v == "delivered" },
+		"verdict": func(v string) bool { return v == "cannot_be_met|queue_full" },
 		"health":  func(v string) bool { return v == "ejected" },
 		"ready":   func(v string) bool { return v == "0|1" },
 		"code": func(v string) bool {

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
@@ -16,7 +17,8 @@ type waiter struct {
 	pool      core.PoolID // whose queue it is in; empty: that of requests that are not bound to a pool
 	class     *waitClass
 	direction core.Direction
-	weight    int // of its tenant
+	weight    int       // of its tenant
+	entered   time.Time // when it was put into the queue
 
 	offers chan core.NodeID // holds the node of which it is offered a slot
 }
@@ -33,11 +35,12 @@ type waiters struct {
 	mu          lockwait.Mutex[lockwait.DispatchWaiting]
 	byID        map[string]*waiter
 	byPool      map[core.PoolID]int
+	byTenant    map[core.TenantID]int
 	byDirection map[core.Direction]int
 }
 
 func newWaiters() *waiters {
-	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byDirection: make(map[core.Direction]int)}
+	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byTenant: make(map[core.TenantID]int), byDirection: make(map[core.Direction]int)}
 }
 
 // add adds a waiter that the queue has accepted.
@@ -46,6 +49,7 @@ func (s *waiters) add(w *waiter) {
 	defer s.mu.Unlock()
 	s.byID[w.ID] = w
 	s.byPool[w.pool]++
+	s.byTenant[core.TenantID(w.Tenant)]++
 	s.byDirection[w.direction]++
 	s.count.Add(1)
 }
@@ -59,6 +63,7 @@ func (s *waiters) remove(w *waiter) bool {
 	}
 	delete(s.byID, w.ID)
 	decrement(s.byPool, w.pool)
+	decrement(s.byTenant, core.TenantID(w.Tenant))
 	decrement(s.byDirection, w.direction)
 	s.count.Add(-1)
 	return true
@@ -70,20 +75,21 @@ func decrement[K comparable](counts map[K]int, key K) {
 	}
 }
 
-// offer passes a slot of a node on to a waiter. It reports false if the waiter does not wait any more.
-func (s *waiters) offer(id string, node core.NodeID) bool {
+// offer passes a slot of a node on to a waiter. It reports false if the waiter does not wait any more, and whether an earlier offer has lapsed.
+func (s *waiters) offer(id string, node core.NodeID) (passed, lapsed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w := s.byID[id]
 	if w == nil {
-		return false
+		return false, false
 	}
 	select {
-	case <-w.offers: // an earlier one, which has lapsed
+	case <-w.offers:
+		lapsed = true
 	default:
 	}
 	w.offers <- node
-	return true
+	return true, lapsed
 }
 
 // pools returns the pools in whose queues requests of this instance wait, and how many do.
@@ -91,6 +97,13 @@ func (s *waiters) pools() map[core.PoolID]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.byPool)
+}
+
+// tenants returns how many requests wait, by tenant.
+func (s *waiters) tenants() map[core.TenantID]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.byTenant)
 }
 
 // in returns the requests of this instance that wait in the queue of a pool.

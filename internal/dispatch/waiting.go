@@ -7,6 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -177,6 +178,21 @@ func (l *Line) Waiting() int { return int(l.waiters.count.Load()) }
 
 // WaitingByDirection returns how many requests wait on this instance for a free slot, by direction.
 func (l *Line) WaitingByDirection() map[core.Direction]int { return l.waiters.directions() }
+
+// CountWaiting returns who waits on this instance for a free slot, and what the tenants have got in the last minute.
+func (l *Line) CountWaiting() telemetry.WaitingCounts {
+	c := telemetry.WaitingCounts{Pools: make(map[string]int), Tenants: make(map[string]int), Shares: make(map[string]telemetry.TenantShare)}
+	for pool, n := range l.waiters.pools() {
+		c.Pools[string(pool)] = n
+	}
+	for tenant, n := range l.waiters.tenants() {
+		c.Tenants[string(tenant)] = n
+	}
+	for tenant, s := range l.shares.recent(time.Now()) {
+		c.Shares[string(tenant)] = telemetry.TenantShare{Granted: float64(s.Granted), Entitled: s.Entitled}
+	}
+	return c
+}
 
 // NotifyFreeSlots offers a slot of a node, which may have a free one, to a request that waits. The node may be nil.
 func (l *Line) NotifyFreeSlots(n *fleet.Node) {

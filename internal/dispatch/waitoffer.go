@@ -136,13 +136,18 @@ func (o *offerer) deliver(ctx context.Context, offer WaitOffer) {
 		return
 	}
 	if err := o.send(ctx, to, offer); err != nil && !errors.Is(err, context.Canceled) {
+		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
 		o.log.Info("a slot could not be offered to another instance", "instance", to, "node_id", offer.Node, "error", err)
 	}
 }
 
 // receive passes an offer to the request that waits here. If it does not wait any more, the slot is offered to the next.
 func (o *offerer) receive(ctx context.Context, offer WaitOffer) {
-	if o.waiters.offer(offer.Waiter.ID, offer.Node) {
+	passed, lapsed := o.waiters.offer(offer.Waiter.ID, offer.Node)
+	if lapsed {
+		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
+	}
+	if passed {
 		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReceived).Inc()
 		return
 	}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -133,6 +134,28 @@ func (l *shareLog) shareOf(now time.Time, key sharer, count shareCount) WaitShar
 		from = h.points[i].from
 	}
 	return newWaitShare(total, now.Sub(from))
+}
+
+// minEntitled is from how many slots on the share of a tenant is compared with its part.
+const minEntitled = 10
+
+// recent returns the shares of tenants over the last minute, in all pools, from the samples only.
+func (l *shareLog) recent(now time.Time) map[core.TenantID]WaitShare {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	shares := make(map[core.TenantID]WaitShare)
+	for key, h := range l.tenants {
+		for i := range h.points {
+			p := &h.points[i]
+			if now.Sub(p.from) > shareWindow {
+				continue
+			}
+			s, n := shares[key.tenant], newWaitShare(p.shareCount, now.Sub(p.from))
+			shares[key.tenant] = WaitShare{Granted: s.Granted + n.Granted, Entitled: s.Entitled + n.Entitled, Window: max(s.Window, n.Window)}
+		}
+	}
+	maps.DeleteFunc(shares, func(_ core.TenantID, s WaitShare) bool { return s.Entitled < minEntitled })
+	return shares
 }
 
 func newWaitShare(c shareCount, window time.Duration) WaitShare {

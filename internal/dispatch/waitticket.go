@@ -95,7 +95,7 @@ func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.D
 			ID: l.nextID(in.job), Class: class.id, Tenant: string(in.spec.Tenant), Instance: string(l.instance),
 			Since: now - time.Since(in.since).Milliseconds(), Deadline: now + time.Until(in.until).Milliseconds(),
 		},
-		pool: pool, class: class, direction: in.spec.Direction, weight: l.weight(in.spec.Tenant), offers: make(chan core.NodeID, 1),
+		pool: pool, class: class, direction: in.spec.Direction, weight: l.weight(in.spec.Tenant), entered: time.Now(), offers: make(chan core.NodeID, 1),
 	}}
 	r, err := l.store.Enqueue(ctx, pool, t.params(l.maxWaiting, in.accepted))
 	if err != nil {
@@ -161,6 +161,7 @@ func (t *ticket) served() {
 		return
 	}
 	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferUsed).Inc()
+	t.observe(telemetry.WaitServed)
 	t.dequeue(true)
 }
 
@@ -174,7 +175,13 @@ func (t *ticket) leave() {
 		t.pass(node)
 	default:
 	}
+	t.observe(telemetry.WaitUnserved)
 	t.dequeue(false)
+}
+
+// observe counts how long the request has waited.
+func (t *ticket) observe(outcome string) {
+	t.line.metrics.Waiting.Waits.WithLabelValues(outcome).Observe(time.Since(t.entered).Seconds())
 }
 
 // pass offers a slot that the request does not use to the next one.

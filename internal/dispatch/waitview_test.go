@@ -14,6 +14,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -259,6 +260,7 @@ func TestWaitingShares(t *testing.T) {
 				t.Errorf("%s of weight %g: %+v, want about %g of a minute", *g.Tenant, g.Weight, s, want)
 			}
 		}
+		h.checkWaitingCounts(80)
 		enqueue("beta")
 		compared := 0
 		for i, r := range h.viewWaiting(dispatch.WaitingParams{}).Requests {
@@ -274,6 +276,45 @@ func TestWaitingShares(t *testing.T) {
 			t.Errorf("%d estimates are compared", compared)
 		}
 	})
+}
+
+// checkWaitingCounts checks what metrics have of two tenants that have three requests each, but for one that was just served.
+func (h *harness) checkWaitingCounts(wantServed uint64) {
+	h.t.Helper()
+	counted := h.dispatcher.CountWaiting()
+	if n := counted.Tenants; n["acme"]+n["beta"] != 5 || n["acme"] < 2 || n["beta"] < 2 || counted.Pools[""] != 5 {
+		h.t.Errorf("%+v wait", counted)
+	}
+	for tenant, want := range map[string]float64{"acme": 0.75, "beta": 0.25} {
+		if s := counted.Shares[tenant]; math.Abs(s.Granted-s.Entitled) > 2 || s.Entitled < 45*want || s.Entitled > 60*want {
+			h.t.Errorf("the share of %s is %+v", tenant, s)
+		}
+	}
+	if served, unserved := h.countWaits(); served != wantServed || unserved != 0 {
+		h.t.Errorf("%d waits were served, and %d were not", served, unserved)
+	}
+}
+
+// countWaits returns how many waits were served, and how many were not.
+func (h *harness) countWaits() (served, unserved uint64) {
+	h.t.Helper()
+	families, err := h.metrics.Registry.Gather()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() != "lingua_wait_duration_seconds" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if n := m.GetHistogram().GetSampleCount(); m.GetLabel()[0].GetValue() == telemetry.WaitServed {
+				served = n
+			} else {
+				unserved = n
+			}
+		}
+	}
+	return served, unserved
 }
 
 // TestShareBeginsAgain: what was counted before the queue has forgotten a tenant does not count.

@@ -95,6 +95,7 @@ var methods = []metric{
 	{"lingua_wait_requests_total", "COUNTER", []string{"verdict"}},
 	{"lingua_wait_offers_total", "COUNTER", []string{"result"}},
 	{"lingua_wait_sweeps_total", "COUNTER", []string{"kind"}},
+	{"lingua_wait_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 }
 
 // countOnce counts once in the metric of a field, with the labels that it should have.

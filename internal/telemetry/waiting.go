@@ -12,6 +12,13 @@ const (
 	OfferUsed     = "used"     // the request got the slot
 	OfferReturned = "returned" // the slot was not free
 	OfferUnwanted = "unwanted" // the request did not wait any more
+	OfferLapsed   = "lapsed"   // it was not used in time, or could not be sent
+)
+
+// How a wait has ended, a label.
+const (
+	WaitServed   = "served"
+	WaitUnserved = "unserved" // its time was over, or its caller has left
 )
 
 // Why nodes were probed for free slots, a label.
@@ -22,8 +29,9 @@ const (
 
 // Waiting counts requests that wait for a slot.
 type Waiting struct {
-	Offers *prometheus.CounterVec // result
-	Sweeps *prometheus.CounterVec // kind
+	Offers *prometheus.CounterVec   // result
+	Sweeps *prometheus.CounterVec   // kind
+	Waits  *prometheus.HistogramVec // outcome
 
 	requests *prometheus.CounterVec // verdict
 }
@@ -34,12 +42,17 @@ var waitVerdicts = map[fairqueue.Verdict]string{
 
 func newWaiting(f factory) Waiting {
 	w := Waiting{
-		Offers:   f.counterVec("lingua_wait_offers_total", "Offers of free slots to requests that wait on this instance, by what became of them.", "result"),
-		Sweeps:   f.counterVec("lingua_wait_sweeps_total", "Probes of nodes that found free slots for which requests wait, by why they were made.", "kind"),
+		Offers: f.counterVec("lingua_wait_offers_total", "Offers of free slots to requests that wait on this instance, by what became of them.", "result"),
+		Sweeps: f.counterVec("lingua_wait_sweeps_total", "Probes of nodes that found free slots for which requests wait, by why they were made.", "kind"),
+		Waits: f.histogramVec("lingua_wait_duration_seconds", "How long requests have waited in a queue for a slot, by whether they got one.",
+			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60}, "outcome"),
 		requests: f.counterVec("lingua_wait_requests_total", "Requests that were to wait for a slot, by whether they may.", "verdict"),
 	}
-	zero(w.Offers, OfferReceived, OfferUsed, OfferReturned, OfferUnwanted)
+	zero(w.Offers, OfferReceived, OfferUsed, OfferReturned, OfferUnwanted, OfferLapsed)
 	zero(w.Sweeps, SweepPeriodic, SweepFirst)
+	for _, outcome := range []string{WaitServed, WaitUnserved} {
+		w.Waits.WithLabelValues(outcome)
+	}
 	for _, verdict := range waitVerdicts {
 		zero(w.requests, verdict)
 	}

@@ -12,7 +12,7 @@ import (
 func (m *Metrics) startAtZero() {
 	zero(m.NodeRegistration, RegistrationNew, RegistrationAgain, RegistrationRefused, RegistrationRevoked, RegistrationError)
 	zero(m.NodeSelection, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed))
-	zero(m.Refusals, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed), string(wire.SchedulerDependencyDown))
+	zero(m.Refusals, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed), string(wire.SchedulerDependencyDown), string(wire.CannotBeMet), string(wire.QueueFull))
 	zero(m.Deliveries, DeliveryBusy, DeliveryRefused, DeliveryUnknown)
 	for _, reason := range []core.Reason{
 		core.ReasonACKTimeout, core.ReasonAttemptTimeout, core.ReasonDeliveryRefused, core.ReasonDeliveryUnknown,

@@ -112,6 +112,7 @@ var dispatch = dashboard{
 				queries:     one(`max by (direction) (lingua_capacity_slots{$i, $d})`, "{{direction}}"),
 			},
 		}},
+		waitingRow,
 		poolsRow,
 		{"Why jobs are refused", []panel{
 			{
