@@ -55,7 +55,7 @@ func newWaitingCost(b *testing.B) *waitingCost {
 
 const (
 	costServed  = 20_000 // utterances that are counted
-	costClients = 32
+	costClients = 8
 	costServes  = 6 // classes that a node can serve
 )
 
@@ -99,6 +99,9 @@ func (c *waitingCost) run(b *testing.B, times int, do func(context.Context) erro
 		})
 	}
 	clients.Wait()
+	if b.Failed() {
+		b.FailNow()
+	}
 }
 
 // enqueue adds an utterance of a random class and tenant.
