@@ -118,6 +118,16 @@ func (c *openClasses) classes(pool core.PoolID) map[string]*waitClass {
 	return nil
 }
 
+// count returns how many classes are open in all pools.
+func (c *openClasses) count() (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.pools {
+		n += len(p.classes)
+	}
+	return n
+}
+
 // openPools returns the pools that have open classes.
 func (c *openClasses) openPools() []core.PoolID {
 	c.mu.Lock()

@@ -21,12 +21,20 @@ type retryWait struct {
 	offered core.NodeID   // of which a slot was offered; empty: none was
 }
 
+// maxRetryClasses is how many classes may be open for a job that is retried to open one that excludes nodes.
+const maxRetryClasses = 64
+
 // recheckExcluded is how often it is checked which nodes may get the job.
 const recheckExcluded = 500 * time.Millisecond
 
 // await waits until another selection makes sense, at most until a time. It returns false if the context ended.
 func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.Time) bool {
-	if q.offered != "" {
+	switch {
+	case q.offered == "":
+	case slices.Contains(q.run.excluded(), q.offered):
+		q.leave() // others may use it
+		return q.backoff.Wait(ctx)
+	default:
 		q.ticket.giveBack(ctx)
 		q.offered = ""
 	}
@@ -35,7 +43,7 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 		q.paused = true // the next selection may choose nodes that had the job
 		return q.backoff.Wait(ctx)
 	}
-	except := sorted(q.run.excluded())
+	except := q.excluded()
 	if q.ticket != nil && !slices.Equal(except, q.except) {
 		q.leave()
 	}
@@ -51,6 +59,17 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 		q.offered = node
 	}
 	return ctx.Err() == nil
+}
+
+// excluded returns the nodes that the class of the job excludes: those in view, as long as there are few classes. When many nodes fail at once, each of
+// their jobs would have a class of its own; then the job returns offers that it cannot use.
+func (q *retryWait) excluded() []core.NodeID {
+	fl := q.run.runner.fleet
+	except := slices.DeleteFunc(sorted(q.run.excluded()), func(id core.NodeID) bool { return fl.Node(id) == nil })
+	if len(except) == 0 || q.run.runner.line.open.count() >= maxRetryClasses {
+		return nil
+	}
+	return except
 }
 
 // served takes the job out of the queue because it has got a slot.

@@ -104,7 +104,7 @@ func (q *Queue) add(now int64, p *EnqueueParams, weight int) (first bool) {
 		q.flows[key] = f
 	}
 	if len(f.line) == 0 {
-		f.tag = max(f.tag, c.virtual, t.finish-c.offset)
+		f.tag = max(f.tag, c.virtual, min(t.finish-c.offset, c.virtual+MaxDebt*Unit/int64(weight)))
 		f.meter.begin(now)
 	}
 	q.put(c, f, t, w, now)

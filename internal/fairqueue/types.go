@@ -28,6 +28,8 @@ const (
 
 	// MaxLag is by how many grants a class may be behind its pool.
 	MaxLag = 8
+	// MaxDebt is how many grants in other classes may delay a flow that begins. A tenant that was served by other nodes does not lose its turns.
+	MaxDebt = 2
 	// MaxDropped is how many waiters one call removes because they expired or their instance is dead.
 	MaxDropped = 64
 	// MaxTimers is how many timers one call handles.

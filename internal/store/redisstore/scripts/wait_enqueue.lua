@@ -81,7 +81,8 @@ if first then
   class.offset = math.max(class.offset, pool.virtual - class.virtual)
 end
 if flow.waiting == 0 then
-  flow.tag = math.max(flow.tag, class.virtual, tenant.finish - class.offset)
+  local debt = math.min(tenant.finish - class.offset, class.virtual + math.floor(MAX_DEBT * UNIT / weight))
+  flow.tag = math.max(flow.tag, class.virtual, debt)
   flow.last = now
 end
 put(waiter, now)
