@@ -210,3 +210,32 @@ func TestShareCounters(t *testing.T) {
 		wantAbout(t, f.Tenant+" entitled", int((f.Entitled+f.Accrued)/ShareScale), int(want), 1)
 	}
 }
+
+// TestClassBesideABusyOne: a tenant whose requests wait in one class all the time is served in another class of the same nodes, too, when the deadline
+// there is the earlier one.
+func TestClassBesideABusyOne(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.keep("x", "a", 1, 20)
+	b.keep("x", "b", 1, 20)
+	b.keep("z", "a", 1, 3) // on other nodes, where it is alone
+	b.run(200, func(i int) []string {
+		if i%3 == 0 {
+			return []string{"x"}
+		}
+		return []string{"z"}
+	})
+	urgent := b.waiter("y", "a", "i")
+	urgent.Deadline = b.now + 1000
+	b.enqueue(urgent, 1)
+	for slots := 1; ; slots++ {
+		b.fill()
+		b.now++
+		if w, _ := b.serve("x", "y"); w.ID == urgent.ID {
+			return
+		}
+		if slots == 20 {
+			t.Fatalf("%d slots went to others, and none to the request with the earliest deadline", slots)
+		}
+	}
+}

@@ -10,12 +10,13 @@ func (q *Queue) Offer(now int64, n int, classes []string) OfferResult {
 	dropped := 0
 	classes = classes[:min(len(classes), MaxAsked)]
 	for len(r.Offers) < min(n, MaxOffers) {
-		c := q.next(now, classes, &dropped)
+		lead := q.next(now, classes, &dropped)
+		c := q.mostUrgent(now, lead, classes, &dropped)
 		if c == nil {
 			r.More = dropped >= MaxDropped
 			break
 		}
-		r.Offers = append(r.Offers, q.grant(now, c, classes))
+		r.Offers = append(r.Offers, q.grant(now, lead, c, classes))
 	}
 	return r
 }
@@ -38,6 +39,28 @@ func (q *Queue) next(now int64, classes []string, dropped *int) *class {
 	return best
 }
 
+// mostUrgent returns, of the asked classes in which the tenant waits whose turn it is, the one where its first waiter has the earliest deadline. Its
+// tags rise together, so by its tags one class could be served always and another never. It returns nil if too many waiters were dropped.
+func (q *Queue) mostUrgent(now int64, lead *class, classes []string, dropped *int) *class {
+	if lead == nil {
+		return nil
+	}
+	best, first := lead, lead.turns[0]
+	for _, id := range classes {
+		f := q.flows[flowKey{id, lead.turns[0].tenant}]
+		if f == nil || f == first || !q.dropExpiredOf(now, f, dropped) {
+			continue
+		}
+		if f.line[0].Deadline < first.line[0].Deadline {
+			best, first = q.classes[id], f
+		}
+	}
+	if *dropped >= MaxDropped {
+		return nil
+	}
+	return best
+}
+
 // isBefore reports whether the next flow of a class comes before that of another.
 func isBefore(a, b *class) bool {
 	x, y := a.turns[0], b.turns[0]
@@ -48,7 +71,17 @@ func isBefore(a, b *class) bool {
 // dropExpired removes waiters that cannot be served until the next one of the class can, and reports whether there is one.
 func (q *Queue) dropExpired(now int64, c *class, dropped *int) bool {
 	for len(c.turns) > 0 && *dropped < MaxDropped {
-		w := c.turns[0].line[0]
+		if q.dropExpiredOf(now, c.turns[0], dropped) {
+			return true
+		}
+	}
+	return false
+}
+
+// dropExpiredOf does the same for one flow.
+func (q *Queue) dropExpiredOf(now int64, f *flow, dropped *int) bool {
+	for len(f.line) > 0 && *dropped < MaxDropped {
+		w := f.line[0]
 		if w.Deadline > now && !q.isDead(w.Instance, now) {
 			return true
 		}
@@ -59,18 +92,21 @@ func (q *Queue) dropExpired(now int64, c *class, dropped *int) bool {
 	return false
 }
 
-// grant offers a slot to the next waiter of a class, and charges its tenant in every asked class in which it waits.
-func (q *Queue) grant(now int64, c *class, asked []string) Offer {
-	f := c.turns[0]
+// grant offers a slot to the first waiter that a tenant has in a class, and charges the tenant in every asked class in which it waits. It is its turn
+// because of its tag in the class lead.
+func (q *Queue) grant(now int64, lead, c *class, asked []string) Offer {
+	f := q.flows[flowKey{c.id, lead.turns[0].tenant}]
 	t := q.tenants[f.tenant]
 	w := f.line[0]
 	charge := int64(Unit / t.weight)
 	o := &offer{Waiter: w, expires: now + OfferMS, filed: f.filed, charge: charge}
 
-	c.virtual = max(c.virtual, f.tag)
-	q.virtual = max(q.virtual, c.virtual+c.offset)
+	lead.virtual = max(lead.virtual, lead.turns[0].tag)
+	q.virtual = max(q.virtual, lead.virtual+lead.offset)
+	lead.offset = max(lead.offset, q.virtual-MaxLag*charge-lead.virtual)
+	t.finish = max(t.finish, lead.turns[0].tag+charge+lead.offset)
+	c.virtual = max(c.virtual, c.turns[0].tag)
 	c.offset = max(c.offset, q.virtual-MaxLag*charge-c.virtual)
-	t.finish = max(t.finish, f.tag+charge+c.offset)
 	if len(c.turns) > 1 {
 		o.contest = ShareScale / int64(c.weights)
 		c.contests += o.contest
