@@ -25,6 +25,9 @@ func (s *Store) Post(ctx context.Context, p store.PostParams) (store.PostResult,
 	return store.PostResult(r.int(0)), nil
 }
 
+// inboxRetry is how often an inbox is read that was removed. When its instance announces itself, it is there again, and messages arrive.
+const inboxRetry = 100 * time.Millisecond
+
 // Fetch implements store.Inboxes. It waits on a connection of its own, so it needs no permit.
 func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMessage, error) {
 	inbox := s.keys.inbox(p.Inbox)
@@ -32,7 +35,7 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMe
 		Streams().Key(inbox).Id(">").Build()
 	streams, err := s.client.redis.Do(ctx, read).AsXReadSlices()
 	if isNoInbox(err) { // it was removed while its instance was absent; the next announcement creates it again
-		backoff.Sleep(ctx, p.Wait)
+		backoff.Sleep(ctx, min(p.Wait, inboxRetry))
 		return nil, ctx.Err()
 	}
 	if err = convertError(err); err != nil {

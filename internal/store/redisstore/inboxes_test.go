@@ -32,6 +32,27 @@ func TestMessageWithOtherFields(t *testing.T) {
 	}
 }
 
+// TestFetchFromAnInboxThatWasRemoved: an instance whose inbox was removed, because it was taken for dead, soon reads the one that it creates again.
+func TestFetchFromAnInboxThatWasRemoved(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	s := open(t, redis.URL(), func(o *redisstore.Options) { o.Prefix = "test" })
+	fetched, err := s.Fetch(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Hour, Limit: 1})
+	if len(fetched) != 0 || err != nil {
+		t.Errorf("without an inbox: %+v, %v", fetched, err)
+	}
+	if err := s.Announce(t.Context(), store.AnnounceParams{ID: "i-1", TTL: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Post(t.Context(), store.PostParams{To: "i-1", Body: []byte("x"), MaxMessages: 8}); err != nil {
+		t.Fatal(err)
+	}
+	fetched, err = s.Fetch(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Hour, Limit: 1})
+	if len(fetched) != 1 || err != nil {
+		t.Errorf("with its inbox: %+v, %v", fetched, err)
+	}
+}
+
 // TestInterruptedReplay: a dead letter whose replay was interrupted between two steps cannot be replayed or discarded by another instance
 // for a while, and the same instance can repeat the replay without a second effect.
 func TestInterruptedReplay(t *testing.T) {
