@@ -208,7 +208,8 @@ func TestWaitIsAnnounced(t *testing.T) {
 	})
 }
 
-// TestRetryWaitsInTheQueue: a job that is retried waits for a slot beside the requests, and gets its turn.
+// TestRetryWaitsInTheQueue: a job that is retried waits for a slot beside the requests, and gets its turn, also before requests of its tenant that may
+// wait for less time than the job has: it was accepted before them.
 func TestRetryWaitsInTheQueue(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
@@ -221,11 +222,12 @@ func TestRetryWaitsInTheQueue(t *testing.T) {
 		time.Sleep(time.Second)
 		var waiting []*waitingRequest
 		for i := range 3 {
-			waiting = append(waiting, h.startWaiting(h.t.Context(), fmt.Sprint("w-", i), time.Minute))
+			waiting = append(waiting, h.startWaiting(h.t.Context(), fmt.Sprint("w-", i), time.Duration(3+i)*time.Second))
 		}
 		if waiting[0].placement.Node != first.Node {
 			t.Fatalf("the first request is on %q, want %q, which the retry cannot use", waiting[0].placement.Node, first.Node)
 		}
+		time.Sleep(1500 * time.Millisecond)
 		if err := h.done(second); err != nil {
 			t.Fatal(err)
 		}

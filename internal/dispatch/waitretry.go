@@ -17,12 +17,17 @@ type retryWait struct {
 	paused  bool            // it has waited once without being in the queue
 
 	ticket  *ticket
+	until   time.Time     // the deadline of the ticket
 	except  []core.NodeID // nodes that must not get the job, when it was put into the queue
 	offered core.NodeID   // of which a slot was offered; empty: none was
 }
 
 // maxRetryClasses is how many classes may be open for a job that is retried to open one that excludes nodes.
 const maxRetryClasses = 64
+
+// retryDeadline is the deadline with which a job waits that is retried. Before it is over, the job gets another one. By the deadline of the job
+// itself it would be served after all requests of its tenant that may wait for less time, and then have no time left.
+const retryDeadline = 2 * time.Second
 
 // recheckExcluded is how often it is checked which nodes may get the job.
 const recheckExcluded = 500 * time.Millisecond
@@ -47,13 +52,14 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 	if q.ticket != nil && !slices.Equal(except, q.except) {
 		q.leave()
 	}
-	if q.ticket == nil {
-		j := q.run
-		t, _, e := j.runner.line.enter(ctx, &entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: time.Now(), until: j.entry.deadline, accepted: true})
+	j := q.run
+	if deadline := earlier(j.entry.deadline, time.Now().Add(retryDeadline)); q.ticket == nil || time.Until(q.until) <= recheckExcluded && deadline.After(q.until) {
+		t, _, e := j.runner.line.enter(ctx, &entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: time.Now(), until: deadline, accepted: true})
 		if e != nil {
 			return q.backoff.Wait(ctx)
 		}
-		q.ticket, q.except = t, except
+		q.leave() // after it was put into the queue again: the class stays open
+		q.ticket, q.until, q.except = t, deadline, except
 	}
 	if node, offered := q.ticket.await(ctx, earlier(until, time.Now().Add(recheckExcluded)), nil); offered {
 		q.offered = node
