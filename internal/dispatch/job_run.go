@@ -215,14 +215,18 @@ func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
 		return
 	}
 	j.runner.cfg.Observer.AttemptEnded(node, j.job.Direction, f.reason)
+	n := j.runner.fleet.Node(node)
 	if f.reason == core.ReasonNodeBusy {
 		j.runner.metrics.NodeBusy.Inc()
+	}
+	if n != nil && (f.reason == core.ReasonNodeBusy || f.reason == core.ReasonDeliveryRefused) {
+		j.runner.line.recordRefusal(n)
 	}
 	if f.reason != core.ReasonACKTimeout && f.reason != core.ReasonDeliveryUnknown {
 		return
 	}
 	j.runner.metrics.ACKTimeouts.Inc()
-	if n := j.runner.fleet.Node(node); n != nil {
+	if n != nil {
 		n.RecordMissedACK(j.runner.fleet.Now())
 	}
 }

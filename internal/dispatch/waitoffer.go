@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
@@ -36,8 +38,28 @@ type offerer struct {
 	send     func(ctx context.Context, to core.InstanceID, o WaitOffer) error // nil: there are no other instances
 
 	mu      lockwait.Mutex[lockwait.DispatchOffers]
-	pending map[*fleet.Node]int // slots that may be free
+	pending map[*fleet.Node]int       // slots that may be free
+	refused map[*fleet.Node]time.Time // nodes that have refused a job a moment ago, and when
 	working bool
+}
+
+// refusedFor is for how long the slots of a node are not offered that has refused a job: it would refuse the next one, too, and each would make a
+// record. A sweep finds them later.
+const refusedFor = 150 * time.Millisecond
+
+// recordRefusal records that a node has refused a job, although it had a free slot.
+func (o *offerer) recordRefusal(n *fleet.Node) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	maps.DeleteFunc(o.refused, func(_ *fleet.Node, at time.Time) bool { return time.Since(at) >= refusedFor })
+	o.refused[n] = time.Now()
+}
+
+// hasRefused reports whether a node has refused a job a moment ago.
+func (o *offerer) hasRefused(n *fleet.Node) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return time.Since(o.refused[n]) < refusedFor
 }
 
 // freed says that slots of a node have become free. It does not block.
@@ -78,7 +100,9 @@ func (o *offerer) offerAll(ctx context.Context, batch map[*fleet.Node]int) {
 		return
 	}
 	for n, slots := range batch {
-		o.offerNode(ctx, n, slots)
+		if !o.hasRefused(n) {
+			o.offerNode(ctx, n, slots)
+		}
 	}
 }
 

@@ -8,10 +8,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -234,6 +237,25 @@ func TestRetryWaitsInTheQueue(t *testing.T) {
 		synctest.Wait()
 		if job := h.job(first.Job); job.Node != second.Node || job.State != core.StateDispatched {
 			t.Errorf("the retry is %s on %s; others waited after it", job.State, job.Node)
+		}
+	})
+}
+
+// TestNodeThatRefusesIsOfferedLater: the slots of a node that refuses jobs are offered again after a while, and not at once, without end.
+func TestNodeThatRefusesIsOfferedLater(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		h.transport.failWith("node-a", dispatch.ErrRefused)
+		waiting := h.startWaiting(h.t.Context(), "w", time.Minute)
+		time.Sleep(3 * time.Second)
+		if n := testutil.ToFloat64(h.metrics.Deliveries.WithLabelValues(telemetry.DeliveryRefused)); n < 5 || n > 20 {
+			t.Errorf("it was tried %v times in 3 s, want 5 to 20", n)
+		}
+		h.transport.failWith("node-a", nil)
+		time.Sleep(500 * time.Millisecond)
+		if !waiting.hasEnded() || waiting.placement.Node != "node-a" {
+			t.Errorf("placed %+v", waiting.placement)
 		}
 	})
 }

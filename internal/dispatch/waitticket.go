@@ -45,7 +45,7 @@ func WaiterJob(w *fairqueue.Waiter) core.JobID {
 func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, m *telemetry.Metrics, log *slog.Logger) *Line {
 	o := &offerer{
 		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
-		send: cfg.SendOffer, pending: make(map[*fleet.Node]int),
+		send: cfg.SendOffer, pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
 	}
 	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks}
 	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s}
