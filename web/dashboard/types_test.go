@@ -27,7 +27,7 @@ var used = []reflect.Type{
 	reflect.TypeFor[wire.NodesDrainResponse](), reflect.TypeFor[wire.PoolOverview](), reflect.TypeFor[wire.ProbeResult](),
 	reflect.TypeFor[wire.ReloadResponse](), reflect.TypeFor[wire.RevocationList](), reflect.TypeFor[wire.SessionList](),
 	reflect.TypeFor[wire.SessionTerminated](), reflect.TypeFor[wire.Stats](), reflect.TypeFor[wire.StoreStatus](),
-	reflect.TypeFor[wire.VersionResponse](),
+	reflect.TypeFor[wire.TenantList](), reflect.TypeFor[wire.VersionResponse](), reflect.TypeFor[wire.WaitingList](),
 }
 
 // The types of the dashboard are those of the API.

@@ -1,5 +1,16 @@
 /** All pages of the dashboard. */
-export const pages = ['overview', 'languages', 'nodes', 'sessions', 'jobs', 'instances', 'pools', 'configuration'];
+export const pages = [
+  'overview',
+  'languages',
+  'nodes',
+  'sessions',
+  'jobs',
+  'waiting',
+  'tenants',
+  'instances',
+  'pools',
+  'configuration',
+];
 
 /** visit shows every page and the details of what is listed, and checks each. */
 export async function visit(tab, name, check) {

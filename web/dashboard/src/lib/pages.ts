@@ -5,6 +5,8 @@ export const pages = [
   'nodes',
   'sessions',
   'jobs',
+  'waiting',
+  'tenants',
   'instances',
   'pools',
   'configuration',

@@ -1250,10 +1250,139 @@ export interface StoreStatus {
   generated_ms: number;
 }
 
+export interface TenantInfo {
+  /** Absent for callers without a tenant, who are one together. */
+  tenant_id?: string;
+  /** The configuration of the answering instance has an entry for this tenant. The others have that of "*", if there is one. */
+  configured: boolean;
+  /** Its share of the slots for which tenants wait, relative to the weights of the others. */
+  weight: number;
+  /** Its jobs that have not ended. Without a limit of jobs it is what the instances count, each for itself. */
+  in_flight: TenantUse;
+  /** Its sessions that have not ended. Without a limit it is what the instances count, each for itself. */
+  sessions: TenantUse;
+  /** The rate at which its jobs may begin, a second. Absent: there is no limit. */
+  dispatches?: TenantRate;
+  /** The seconds of audio that its utterances may have, a minute. Absent: there is no limit. */
+  audio_seconds?: TenantRate;
+  /** How often each limit has refused a job or a session since the instances started. A request that waits is counted each time that it tries. */
+  refusals: Record<string, number>;
+}
+
+export interface TenantList {
+  /** Ordered by tenant_id: the tenants that have limits or a weight of their own, and those of which an instance has jobs or sessions, or refused some since it started. */
+  tenants: TenantInfo[];
+  /** Names the next page; absent on the last one. */
+  next_cursor?: string;
+  /** An instance could not be asked, or did not answer. */
+  partial?: boolean;
+}
+
+export interface TenantRate {
+  /** How much is refilled in the time that the limit is for. */
+  limit: number;
+  /** How much may be used now. Audio may be negative: utterances are refused until it is not. */
+  left: number;
+}
+
+export interface TenantUse {
+  used: number;
+  /** The limit. Absent: there is none. */
+  max?: number;
+}
+
 export interface VersionResponse {
   version: string;
   commit?: string;
   go: string;
+}
+
+export interface WaitingClass {
+  /** Empty: requests that are bound to no capability pool. */
+  pool_id: string;
+  /** Identifies the class: requests that the same nodes can serve. */
+  class_id: string;
+  /** Absent: an instance of a newer version has put the requests into the queue, and this one does not understand what they require. */
+  src_lang?: string;
+  tgt_lang?: string;
+  /** What they require of a node besides its direction, such as tts(es), service(asr-large), model(m), feature(f), region(eu), node(gpu-1), not_node(gpu-2), or tenant(acme), which has nodes of its own. */
+  requires: string[];
+  waiting: number;
+  /** Since when the one waits that has waited longest. */
+  oldest_ms: number;
+  /** The mean time between two slots that were granted to the class. Absent: too few were, or the caller is of one tenant. */
+  interval_ms?: number;
+}
+
+export interface WaitingList {
+  /** The time of the store, by which the other times are to be judged. All are Unix milliseconds. */
+  now_ms: number;
+  /** How many requests wait, of those that match. */
+  total: number;
+  /** Those that have waited longest first. Of more than 1000 requests of one tenant and class only the first ones of their line are considered. */
+  requests: WaitingRequest[];
+  /** The matching requests by the pool in whose queue they wait, as the next two lists the most first. */
+  pools: WaitingPool[];
+  /** The matching requests by class. */
+  classes: WaitingClass[];
+  /** The matching requests by pool and tenant. */
+  tenants: WaitingTenant[];
+  /** One of the lists has more entries than limit allows. */
+  truncated: boolean;
+}
+
+export interface WaitingPool {
+  /** Empty: requests that are bound to no capability pool. */
+  pool_id: string;
+  waiting: number;
+  /** Since when the one waits that has waited longest. */
+  oldest_ms: number;
+}
+
+export interface WaitingRequest {
+  job_id: string;
+  tenant_id?: string;
+  /** The capability pool to which its tenant is bound. Absent: it is bound to none. */
+  pool_id?: string;
+  /** Identifies the class: requests that the same nodes can serve. */
+  class_id: string;
+  /** Absent: an instance of a newer version has put the requests into the queue, and this one does not understand what they require. */
+  src_lang?: string;
+  tgt_lang?: string;
+  /** What they require of a node besides its direction, such as tts(es), service(asr-large), model(m), feature(f), region(eu), node(gpu-1), not_node(gpu-2), or tenant(acme), which has nodes of its own. */
+  requires: string[];
+  /** When it began to wait. */
+  since_ms: number;
+  /** When it gives up. */
+  deadline_ms: number;
+  /** Its place in the line of its tenant and class. The first one has 1. */
+  place: number;
+  /** How much longer it will probably wait. Absent: too few slots were granted to its class to know. */
+  estimate_ms?: number;
+  /** The incarnation of the instance that has the request. */
+  instance: string;
+}
+
+export interface WaitingShare {
+  /** How many of these slots it was granted. */
+  granted: number;
+  /** How many were its part by the weights of those who waited. It may be granted less if it got other slots for which nobody else waited. */
+  entitled: number;
+  /** Over how long that was counted, a minute at most. 0: since the tenant began to wait, because the answering instance has not observed it before. */
+  window_ms: number;
+}
+
+export interface WaitingTenant {
+  /** Empty: requests that are bound to no capability pool. */
+  pool_id: string;
+  /** Absent for callers without a tenant, who are one together. */
+  tenant_id?: string;
+  waiting: number;
+  /** Since when the one waits that has waited longest. */
+  oldest_ms: number;
+  weight: number;
+  /** Absent for callers of one tenant: it would tell them about the others. */
+  share?: WaitingShare;
 }
 
 export interface WithoutPool {

@@ -24,6 +24,8 @@ export const common = {
   'nav.nodes': 'Nodes',
   'nav.sessions': 'Sessions',
   'nav.jobs': 'Jobs',
+  'nav.waiting': 'Waiting',
+  'nav.tenants': 'Tenants',
   'nav.instances': 'Instances',
   'nav.pools': 'Pools',
   'nav.configuration': 'Configuration',

@@ -8,6 +8,7 @@ import { nodes } from './nodes';
 import { overview } from './overview';
 import { pools } from './pools';
 import { sessions } from './sessions';
+import { waiting } from './waiting';
 
 /** All texts of the dashboard in English. The other catalogues have the same keys, which the compiler checks. */
 export const en = {
@@ -18,6 +19,7 @@ export const en = {
   ...nodes,
   ...sessions,
   ...jobs,
+  ...waiting,
   ...instances,
   ...pools,
   ...configuration,

@@ -56,6 +56,7 @@ export const jobs = {
   'jobs.waiting.what': 'What is counted?',
   'jobs.waiting.about':
     'Counted are requests that wait for a slot now, one per session and direction; later utterances of a session follow in order. A request that waits for its first slot is not a job yet and is not in the list below. A job that waits for another node after a failed attempt is.',
+  'jobs.waiting.all': 'Who waits, and the shares of tenants',
   'jobs.waiting.table': 'Waiting requests by direction',
   'jobs.waiting.count': 'Waiting',
   'jobs.waiting.ready': 'Ready nodes',

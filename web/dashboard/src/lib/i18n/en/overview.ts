@@ -72,6 +72,8 @@ export const overview = {
   'overview.tenant.nodes': 'the nodes that belong to it, and their state',
   'overview.tenant.jobs': 'its jobs: running, failed and done',
   'overview.tenant.sessions': 'its sessions, and how far results are behind the speaker',
+  'overview.tenant.waiting': 'requests of this tenant that wait for a slot',
+  'overview.tenant.tenants': 'its limits, and how close it is to them',
   'overview.empty': 'No statistics yet.',
   'overview.empty.next':
     'They appear a few seconds after the scheduler has started. This command starts a simulated node:',

@@ -26,6 +26,8 @@ export const common: Record<keyof typeof en, string> = {
   'nav.nodes': '节点',
   'nav.sessions': '会话',
   'nav.jobs': '任务',
+  'nav.waiting': '等待',
+  'nav.tenants': '租户',
   'nav.instances': '实例',
   'nav.pools': '能力池',
   'nav.configuration': '配置',

@@ -9,6 +9,7 @@ import { nodes } from './nodes';
 import { overview } from './overview';
 import { pools } from './pools';
 import { sessions } from './sessions';
+import { waiting } from './waiting';
 
 /** All texts of the dashboard in Chinese. */
 export const zh: Catalogue = {
@@ -19,6 +20,7 @@ export const zh: Catalogue = {
   ...nodes,
   ...sessions,
   ...jobs,
+  ...waiting,
   ...instances,
   ...pools,
   ...configuration,

@@ -57,6 +57,7 @@ export const jobs: Record<keyof typeof en, string> = {
   'jobs.waiting.what': '统计的是什么？',
   'jobs.waiting.about':
     '统计的是当前等待槽位的请求，每个会话的每个方向一个；同一会话后面的语句按顺序处理。首次等待槽位的请求还不是任务，不在下面的列表中；尝试失败后等待其他节点的任务在列表中。',
+  'jobs.waiting.all': '查看等待者与租户份额',
   'jobs.waiting.table': '各方向等待中的请求',
   'jobs.waiting.count': '等待',
   'jobs.waiting.ready': '就绪节点',

@@ -72,6 +72,8 @@ export const overview: Record<keyof typeof en, string> = {
   'overview.tenant.nodes': '属于该租户的节点及其状态',
   'overview.tenant.jobs': '该租户的任务：执行中、失败和完成',
   'overview.tenant.sessions': '该租户的会话及结果相对讲话者的延迟',
+  'overview.tenant.waiting': '此租户正在等待槽位的请求',
+  'overview.tenant.tenants': '其限额及使用情况',
   'overview.empty': '还没有统计数据。',
   'overview.empty.next': '调度器启动几秒后会出现。用以下命令可启动一个模拟节点：',
 };
