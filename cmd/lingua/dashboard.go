@@ -41,7 +41,7 @@ type dashboard struct {
 
 func newDashboard(out io.Writer, url string, s *scheduler.Scheduler) *dashboard {
 	return &dashboard{
-		out: out, url: url, interactive: isTerminal(out), scheduler: s, nodes: sim.DemoNodes(), started: time.Now(),
+		out: out, url: url, interactive: isTerminal(out), scheduler: s, nodes: append(sim.DemoNodes(), sim.ContestedNode()), started: time.Now(),
 		overhead: latency.NewRecorder(time.Minute), utterance: latency.NewRecorder(time.Minute), failed: make(map[string]int),
 	}
 }

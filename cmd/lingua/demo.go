@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -44,6 +45,9 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	cfg.Scheduler.Dispatch.AttemptTimeoutMS = 4_000
 	cfg.Scheduler.Sessions.PerAddress, cfg.Server.PerAddress = 0, 0
 	cfg.Server.ShutdownSeconds = 3
+	if len(cfg.Scheduler.Tenants) == 0 {
+		cfg.Scheduler.Tenants = demoTenants()
+	}
 	cfg.Server.TLSCert, cfg.Server.TLSKey = "", "" // its nodes and conversations are on this machine
 	log, err := telemetry.Logger(io.err, cfg.Log.Level, cfg.Log.Format)
 	if err != nil {
@@ -86,6 +90,15 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 	return err
 }
 
+// demoTenants are the tenants of the callers that wait in line for a small node. One has three times the weight, the other a limit.
+func demoTenants() []config.Tenant {
+	weight := 3.0
+	return []config.Tenant{{ID: "acme", Weight: &weight, MaxInFlight: 10}, {ID: "globex", DispatchPerSecond: 2}}
+}
+
+// rivalCallers is how many callers of each tenant wait in line.
+const rivalCallers = 6
+
 // startFleet connects the nodes. They run until the returned function is called; the group waits for them.
 func startFleet(ctx context.Context, url string, nodes []*sim.SocketNode) (*sync.WaitGroup, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -110,6 +123,13 @@ func (c *demoCmd) runConversations(ctx context.Context, dash *dashboard) {
 		return // the context ended before all nodes had registered
 	}
 	var conversations sync.WaitGroup
+	if c.Conversations > 0 {
+		rivals := &sim.Rivals{URL: dash.url, Callers: rivalCallers}
+		for _, t := range demoTenants() {
+			rivals.Tenants = append(rivals.Tenants, t.ID)
+		}
+		conversations.Go(func() { rivals.Run(ctx) })
+	}
 	for i := range c.Conversations {
 		conv := &sim.Conversation{
 			URL: dash.url, Langs: sim.LanguagePairs[i%len(sim.LanguagePairs)], Pause: sim.LogNormal(600*time.Millisecond, 0.5),

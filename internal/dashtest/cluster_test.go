@@ -91,6 +91,7 @@ func configuration() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "[server]\nper_address = 0\nbase_path = %q\n[scheduler.sessions]\nper_address = 0\n[callback]\nallowed_targets = [\"127.0.0.0/8\"]\n", basePath)
 	fmt.Fprintf(&b, "[auth]\nnode_tokens = [\"*=%s\"]\nsession_secret = \"%064d\"\ncluster_secret = [\"%064d\"]\n", nodeToken, 1, 2)
+	b.WriteString("[[scheduler.tenants]]\nid = \"acme\"\nweight = 3\nmax_in_flight = 50\nmax_sessions = 20\n[[scheduler.tenants]]\nid = \"beta\"\ndispatch_per_second = 2\n")
 	for name, secret := range keys {
 		role, tenant := name, ""
 		if name == "acme" {
@@ -110,7 +111,7 @@ func (c *testCluster) startFleet(conversations int) {
 		running.Wait()
 	})
 	quiet := slog.New(slog.DiscardHandler)
-	nodes := sim.DemoNodes()
+	nodes := append(sim.DemoNodes(), sim.ContestedNode())
 	for _, n := range nodes {
 		n.Token = nodeToken
 		running.Go(func() { _ = n.Run(ctx, c.balancer.URL(), quiet) }) // the error is that of the cancelled context
@@ -119,6 +120,9 @@ func (c *testCluster) startFleet(conversations int) {
 	api.Token = keys["operator"]
 	defer api.Close()
 	c.must(sim.WaitNodes(ctx, api, len(nodes)))
+	running.Go(func() {
+		(&sim.Rivals{URL: c.balancer.URL(), Token: keys["operator"], Tenants: []string{"acme", "beta"}, Callers: 4}).Run(ctx)
+	})
 	for i := range conversations {
 		running.Go(func() {
 			for ctx.Err() == nil { // a session that is lost with its instance is followed by another

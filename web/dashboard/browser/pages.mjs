@@ -49,6 +49,34 @@ for (const role of ['viewer', 'acme']) {
   };
 }
 
+cases['who waits, and how tenants share'] = async (open) => {
+  for (const role of ['operator', 'acme']) {
+    const tab = await open();
+    await tab.goto('');
+    await tab.login(given.keys[role]);
+    await tab.goto('waiting', { lang: 'en' });
+    await tab.page.waitForFunction(() => document.querySelector('[aria-label="Requests, the oldest first"] tbody tr'));
+    const text = () => tab.page.$eval('main', (m) => m.textContent);
+    if (role === 'operator') {
+      await tab.page.waitForFunction(() => {
+        const shares = document.querySelector('[aria-label="Tenants and their shares"]')?.textContent ?? '';
+        return /acme.*, part \d+.*beta.*, part \d+/s.test(shares);
+      });
+      await tab.goto('waiting?tenant_id=beta');
+      await tab.page.waitForFunction(() =>
+        document.querySelector('[aria-label="Requests, the oldest first"] tbody tr'),
+      );
+      assert.ok(!(await text()).includes('acme'), 'one tenant was chosen');
+    } else {
+      assert.ok(!/beta|part \d/.test(await text()), 'a tenant sees something of another one');
+    }
+    await tab.goto('tenants');
+    await tab.page.waitForFunction(() => document.querySelector('[aria-label="Tenants and their limits"] tbody tr'));
+    assert.match(await text(), /acme.*\d+ \/ 50.*\d+ \/ 20/s);
+    assert.equal((await text()).includes('beta'), role === 'operator');
+  }
+};
+
 cases['no text of speakers is in any answer'] = async (open) => {
   const tab = await open();
   await tab.goto('');
