@@ -41,6 +41,8 @@ type call struct {
 	text textChoice // whether it wants to have what was said
 	page bool       // a page sent it
 
+	waits bool // for a slot, as long as the caller wants: it is not slow
+
 	traceparent string // the trace context that the caller sent; it may be invalid
 }
 

@@ -126,6 +126,7 @@ func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest) (a
 		p, err = h.dispatcher.Dispatch(ctx, r)
 	} else {
 		now := time.Now()
+		callOf(ctx).waits = true
 		p, err = h.dispatcher.DispatchWaiting(ctx, r, dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now})
 	}
 	if err != nil {

@@ -319,7 +319,7 @@ func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
 				s.log.Error("a handler panicked", "path", route.path, "request_id", w.id, "panic", p, "stack", string(debug.Stack()))
 				writeWireError(w, wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged"))
 			}
-			if took := time.Since(started); took > s.slowAfter && !route.stream {
+			if took := time.Since(started); took > s.slowAfter && !route.stream && !w.waits {
 				s.metrics.SlowPath.WithLabelValues(route.path).Inc()
 				s.log.Warn("slow request", "path", route.path, "request_id", w.id, "took_ms", took.Milliseconds())
 			}

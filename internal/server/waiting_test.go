@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -78,6 +81,21 @@ func TestDispatchWaits(t *testing.T) {
 		t.Errorf("jobs %v, want the same twice", jobs)
 	}
 	ts.awaitWaiting(0)
+}
+
+// TestWaitIsNotSlow: a dispatch that waits is not counted as slow, and logged, however long it takes.
+func TestWaitIsNotSlow(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t, func(c *config.Config) { c.Scheduler.Observability.PathWarnMS = 1 })
+	ts.registerNode("a", object{"max_concurrent_jobs": 1})
+	busy, node := ts.dispatchAndReceive(dispatchBody(nil))
+	node.ack(busy, nil)
+	counter := ts.scheduler.Metrics.SlowPath.WithLabelValues("/v1/dispatch/f2f")
+	before := testutil.ToFloat64(counter)
+	ts.post("/v1/dispatch/f2f", waitingBody("w-1", 20)).expectError(wire.AllCandidatesFullOrFailed)
+	if after := testutil.ToFloat64(counter); after != before {
+		t.Errorf("a wait of 20 ms was counted as slow %v times", after-before)
+	}
 }
 
 // TestWaitEndsWithTheConnection: a client that leaves does not wait any more, and its place is free for the next.
