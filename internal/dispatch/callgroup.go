@@ -1,6 +1,9 @@
 package dispatch
 
 import (
+	"context"
+	"time"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -15,6 +18,7 @@ type callGroup struct {
 // call is one call in progress.
 type call struct {
 	fingerprint string
+	waits       bool          // it waits for a slot
 	done        chan struct{} // closed when the result is there
 	placement   Placement
 	err         *wire.Error
@@ -23,14 +27,31 @@ type call struct {
 
 func newCallGroup() *callGroup { return &callGroup{calls: make(map[core.JobID]*call)} }
 
-// join returns the call for a job, and whether the caller is the first and makes it.
-func (g *callGroup) join(id core.JobID, fingerprint string) (_ *call, first bool) {
+// await waits for the result, until a time if there is one. It returns false if the time is over or the context ended.
+func (c *call) await(ctx context.Context, until time.Time) bool {
+	var over <-chan time.Time
+	if !until.IsZero() {
+		timer := time.NewTimer(time.Until(until))
+		defer timer.Stop()
+		over = timer.C
+	}
+	select {
+	case <-c.done:
+		return true
+	case <-over:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// join returns the call for a job, and whether the caller is the first and makes it, and perhaps waits for a slot.
+func (g *callGroup) join(id core.JobID, fingerprint string, waits bool) (_ *call, first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c := g.calls[id]; c != nil {
 		return c, false
 	}
-	c := &call{fingerprint: fingerprint, done: make(chan struct{})}
+	c := &call{fingerprint: fingerprint, waits: waits, done: make(chan struct{})}
 	g.calls[id] = c
 	return c, true
 }

@@ -119,10 +119,12 @@ type Dispatcher struct {
 	limits   *tenantLimits
 
 	calls     *callGroup
-	uncertain sync.Map    // jobs whose record may have been written although the request was refused
-	leaving   atomic.Bool // only requests of sessions are accepted
-	drained   chan struct{}
-	drain     sync.Once // closes drained: no request waits for a slot any more
+	uncertain sync.Map      // jobs whose record may have been written although the request was refused
+	leaving   atomic.Bool   // only requests of sessions are accepted
+	left      chan struct{} // closed by Leave: only requests of sessions wait for a slot
+	leave     sync.Once
+	drained   chan struct{} // closed when no slots are granted any more
+	drain     sync.Once
 	probes    atomic.Int32
 }
 
@@ -134,7 +136,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	if cfg.Observer == nil {
 		cfg.Observer = noObserver{}
 	}
-	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable(), drained: make(chan struct{})}
+	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable(), left: make(chan struct{}), drained: make(chan struct{})}
 	d.tasks = parallel.NewGroup() // jobs outlive the requests that made them
 	d.store = &storeClient{Store: st, metrics: m, log: log}
 	d.decide = deadline.New(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
@@ -170,7 +172,10 @@ func (d *Dispatcher) InFlightByDirection() map[core.Direction]int {
 func (d *Dispatcher) LeavesJobs() bool { return d.runner.handedOff.Load() || d.inFlight.len() > 0 }
 
 // Leave refuses new requests, except utterances of sessions that are still connected to this instance.
-func (d *Dispatcher) Leave() { d.leaving.Store(true) }
+func (d *Dispatcher) Leave() {
+	d.leaving.Store(true)
+	d.leave.Do(func() { close(d.left) })
+}
 
 // WatchSilent sets nodes aside that acknowledged jobs of this instance and then said nothing about them, until the context ends.
 func (d *Dispatcher) WatchSilent(ctx context.Context) { d.runner.watchSilent(ctx) }
@@ -195,6 +200,7 @@ func (d *Dispatcher) Drain(ctx context.Context) int {
 // stopGranting stops granting slots, and ends the waits for them.
 func (d *Dispatcher) stopGranting() {
 	d.runner.draining.Store(true)
+	d.leave.Do(func() { close(d.left) })
 	d.drain.Do(func() { close(d.drained) })
 }
 

@@ -38,13 +38,13 @@ func TestTokensBelongToTheirInstance(t *testing.T) {
 func TestCallsForTheSameJobShareOneResult(t *testing.T) {
 	t.Parallel()
 	g := newCallGroup()
-	call, first := g.join("job-1", "f")
+	call, first := g.join("job-1", "f", false)
 	if !first {
 		t.Fatal("the first call is not the first")
 	}
 	var waiting sync.WaitGroup
 	for range 5 {
-		same, first := g.join("job-1", "f")
+		same, first := g.join("job-1", "f", false)
 		if first || same != call {
 			t.Fatal("a concurrent call is not shared")
 		}
@@ -55,13 +55,13 @@ func TestCallsForTheSameJobShareOneResult(t *testing.T) {
 			}
 		})
 	}
-	if _, first := g.join("job-2", "f"); !first {
+	if _, first := g.join("job-2", "f", false); !first {
 		t.Error("the call for another job is shared")
 	}
 	call.placement = Placement{Node: "a"}
 	g.finish("job-1", call)
 	waiting.Wait()
-	if _, first := g.join("job-1", "f"); !first {
+	if _, first := g.join("job-1", "f", false); !first {
 		t.Error("a call after the result is shared")
 	}
 }

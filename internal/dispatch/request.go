@@ -82,7 +82,7 @@ func (d *Dispatcher) dispatch(ctx context.Context, r *Request, place placeFunc) 
 		return place(id, fingerprint, r)
 	}
 	for {
-		call, first := d.calls.join(id, fingerprint)
+		call, first := d.calls.join(id, fingerprint, !r.until.IsZero())
 		if first {
 			call.placement, call.err = place(id, fingerprint, r)
 			call.abandoned = ctx.Err() != nil && call.err != nil
@@ -92,15 +92,25 @@ func (d *Dispatcher) dispatch(ctx context.Context, r *Request, place placeFunc) 
 		if call.fingerprint != fingerprint {
 			return Placement{}, mismatchError(id)
 		}
-		select {
-		case <-call.done:
-		case <-ctx.Done():
-			return Placement{}, storeError(ctx)
+		if call.waits && r.until.IsZero() {
+			return place(id, fingerprint, r) // it does not wait for a slot as the other does
 		}
-		if !call.abandoned {
-			return call.placement, call.err
+		if !call.await(ctx, r.until) {
+			if ctx.Err() != nil {
+				return Placement{}, storeError(ctx)
+			}
+			return Placement{}, errFull()
 		}
+		if waitIsOver := call.waits && isWaitRefusal(call.err); call.abandoned || waitIsOver && time.Now().Before(r.until) {
+			continue // this one is not over
+		}
+		return call.placement, call.err
 	}
+}
+
+// isWaitRefusal reports whether a request was refused because it got no slot within its own time.
+func isWaitRefusal(e *wire.Error) bool {
+	return e != nil && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.CannotBeMet)
 }
 
 // isLeaving reports whether this instance takes no job of a request any more, because it is shutting down.
@@ -142,14 +152,14 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 		}
 		return d.refuse(decide, id, fingerprint, refusal)
 	}
-	if r.reserved != nil {
-		r.reserved()
-	}
 	now := time.Now()
 	if !r.until.IsZero() && now.After(r.until) {
 		counted.undo()
 		d.slots.release(reserved.lease, reserved.member.Node, false)
 		return Placement{}, errFull()
+	}
+	if r.reserved != nil {
+		r.reserved()
 	}
 	if !r.since.IsZero() {
 		r.Utterance.WaitMS = max(0, now.Sub(r.since).Milliseconds())

@@ -159,6 +159,9 @@ func (l *tenantLimits) renew(ctx context.Context) {
 				continue
 			}
 			job := f.record()
+			if current, err := l.store.Get(ctx, job.ID); err != nil || current.State.Terminal() {
+				continue // another instance has ended it, and its count
+			}
 			if err := l.gate.RestoreJob(ctx, &job.Spec, max(time.Until(f.deadline), 0)); err != nil {
 				l.store.recordError("renew", err)
 			}

@@ -20,7 +20,8 @@ type waiter struct {
 	weight    int       // of its tenant
 	entered   time.Time // when it was put into the queue
 
-	offers chan core.NodeID // holds the node of which it is offered a slot
+	offers    chan core.NodeID // holds the node of which it is offered a slot
+	confirmed bool             // the queue has it; guarded by the lock of the table
 }
 
 // params returns the parameters with which the waiter is put into its queue.
@@ -43,7 +44,7 @@ func newWaiters() *waiters {
 	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byTenant: make(map[core.TenantID]int), byDirection: make(map[core.Direction]int)}
 }
 
-// add adds a waiter that the queue has accepted.
+// add adds a waiter, before it is put into the queue: an offer may come at once.
 func (s *waiters) add(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -52,6 +53,13 @@ func (s *waiters) add(w *waiter) {
 	s.byTenant[core.TenantID(w.Tenant)]++
 	s.byDirection[w.direction]++
 	s.count.Add(1)
+}
+
+// confirm records that the queue has a waiter.
+func (s *waiters) confirm(w *waiter) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	w.confirmed = true
 }
 
 // remove removes a waiter. It reports false if it was not there.
@@ -106,12 +114,24 @@ func (s *waiters) tenants() map[core.TenantID]int {
 	return maps.Clone(s.byTenant)
 }
 
-// in returns the requests of this instance that wait in the queue of a pool.
-func (s *waiters) in(pool core.PoolID) []*waiter {
+// confirmedIn returns the requests of this instance that the queue of a pool has.
+func (s *waiters) confirmedIn(pool core.PoolID) []*waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	all := slices.Collect(maps.Values(s.byID))
-	return slices.DeleteFunc(all, func(w *waiter) bool { return w.pool != pool })
+	var list []*waiter
+	for _, w := range s.byID {
+		if w.pool == pool && w.confirmed {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// still returns those of some waiters that have not left.
+func (s *waiters) still(list []*waiter) []*waiter {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(list, func(w *waiter) bool { return s.byID[w.ID] != w })
 }
 
 // has reports whether requests of this instance wait in the queue of a pool.

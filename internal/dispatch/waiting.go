@@ -136,7 +136,7 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 // await waits for an offer until the time is over, and announces a wait that takes long.
 func (x *waitingRequest) await() (core.NodeID, bool) {
 	if first := time.Now().Add(announceAfter); !x.announced && x.wait.Announce != nil && first.Before(x.wait.Until) {
-		if node, offered := x.ticket.await(x.ctx, first, x.d.drained); offered || time.Now().Before(first) {
+		if node, offered := x.ticket.await(x.ctx, first, x.stopped()); offered || time.Now().Before(first) {
 			return node, offered
 		}
 		left := x.estimate
@@ -146,7 +146,15 @@ func (x *waitingRequest) await() (core.NodeID, bool) {
 		x.announced = true
 		x.wait.Announce(left)
 	}
-	return x.ticket.await(x.ctx, x.wait.Until, x.d.drained)
+	return x.ticket.await(x.ctx, x.wait.Until, x.stopped())
+}
+
+// stopped returns a channel that is closed when this instance takes no job of the request any more.
+func (x *waitingRequest) stopped() <-chan struct{} {
+	if x.request.Utterance.Turn == 0 {
+		return x.d.left
+	}
+	return x.d.drained
 }
 
 // leaveQueue takes the request out of the queue, if it is there.
@@ -165,7 +173,7 @@ func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Erro
 	select {
 	case <-wake:
 	case <-timer.C:
-	case <-x.d.drained:
+	case <-x.stopped():
 	case <-x.ctx.Done():
 		return Placement{}, storeError(x.ctx)
 	}

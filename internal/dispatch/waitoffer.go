@@ -153,7 +153,7 @@ func (o *offerer) offerNode(ctx context.Context, n *fleet.Node, slots int) {
 func (o *offerer) deliver(ctx context.Context, offer WaitOffer) {
 	to := core.InstanceID(offer.Waiter.Instance)
 	if to == o.instance {
-		o.receive(ctx, offer)
+		o.receive(offer)
 		return
 	}
 	if o.send == nil {
@@ -166,7 +166,7 @@ func (o *offerer) deliver(ctx context.Context, offer WaitOffer) {
 }
 
 // receive passes an offer to the request that waits here. If it does not wait any more, the slot is offered to the next.
-func (o *offerer) receive(ctx context.Context, offer WaitOffer) {
+func (o *offerer) receive(offer WaitOffer) {
 	passed, lapsed := o.waiters.offer(offer.Waiter.ID, offer.Node)
 	if lapsed {
 		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
@@ -176,24 +176,31 @@ func (o *offerer) receive(ctx context.Context, offer WaitOffer) {
 		return
 	}
 	o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferUnwanted).Inc()
-	if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
-		o.store.recordError("dequeue", err)
-	}
-	if n := o.fleet.Node(offer.Node); n != nil {
-		o.freed(n, 1)
-	}
+	o.tasks.Go(func(ctx context.Context) {
+		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
+			o.store.recordError("dequeue", err)
+		}
+		if n := o.fleet.Node(offer.Node); n != nil {
+			o.freed(n, 1)
+		}
+	})
 }
 
 // ReceiveOffer handles an offer that another instance has sent.
-func (l *Line) ReceiveOffer(ctx context.Context, o WaitOffer) { l.receive(ctx, o) }
+func (l *Line) ReceiveOffer(o WaitOffer) { l.receive(o) }
 
-// selectOffered reserves the slot that a request was offered. If that is not possible, the request waits for the next offer.
+// selectOffered reserves the slot that a request was offered. If that is not possible, the request waits for the next offer. The instance that made the
+// offer has seen that the node gets jobs, and the ledger decides: what this one believes about its load and its last heartbeat may be old.
 func (s *selector) selectOffered(ctx context.Context, x *search) finding {
-	n := s.fleet.Node(x.request.offered)
-	if n == nil {
-		return finding{refusal: errFull()}
+	id := x.request.offered
+	n := s.fleet.Node(id)
+	if n == nil { // it may have joined just now
+		if status, err := s.store.Node(ctx, id); err == nil {
+			s.fleet.Update(status)
+			n = s.fleet.Node(id)
+		}
 	}
-	if reason := s.picker.Filter(&x.query, n); reason != core.ReasonNone && !reason.Soft() {
+	if n == nil || slices.Contains(x.query.Tried, id) || s.picker.FilterDeclared(&x.query, n.Declared()) != core.ReasonNone {
 		return finding{refusal: errFull()}
 	}
 	res, verdict, err := s.reserve(ctx, x, &x.query, fleet.MemberOf(n))

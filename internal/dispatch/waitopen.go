@@ -9,6 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 )
 
@@ -18,8 +19,11 @@ type openClasses struct {
 	store  *storeClient
 	fleet  *fleet.Fleet
 	picker *pick.Picker
+	tasks  *parallel.Group // has the context of reads for several callers
+	within time.Duration   // which such a read takes at most
 
-	any atomic.Bool // the copy has classes
+	opened func()      // called when the copy has classes
+	any    atomic.Bool // the copy has classes
 
 	mu      lockwait.Mutex[lockwait.DispatchOpen]
 	pools   map[core.PoolID]*openPool
@@ -42,8 +46,10 @@ type openRead struct {
 // maxOpenAge is how old the copy may be when a request is refused, or begins to wait, because of it.
 const maxOpenAge = 20 * time.Millisecond
 
-func newOpenClasses(st *storeClient, fl *fleet.Fleet, pk *pick.Picker) *openClasses {
-	return &openClasses{store: st, fleet: fl, picker: pk, pools: make(map[core.PoolID]*openPool)}
+func newOpenClasses(st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, within time.Duration) *openClasses {
+	return &openClasses{
+		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, pools: make(map[core.PoolID]*openPool), opened: func() {},
+	}
 }
 
 // refresh reads which classes are open in pools.
@@ -95,6 +101,9 @@ func (c *openClasses) update(ctx context.Context, pool core.PoolID, ids []string
 }
 
 func (c *openClasses) set(pool core.PoolID, classes map[string]*waitClass, read time.Time) {
+	if len(classes) > 0 {
+		defer c.opened() // after the lock is released
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if old := c.pools[pool]; old != nil && old.read.After(read) {
@@ -148,8 +157,10 @@ func (c *openClasses) renew(ctx context.Context) error {
 	switch {
 	case r == nil:
 		return nil
-	case mine:
-		r.err = c.refresh(ctx, pools...)
+	case mine: // a caller that leaves does not end the read of the others
+		read, cancel := context.WithTimeout(c.tasks.Context(), c.within)
+		defer cancel()
+		r.err = c.refresh(read, pools...)
 		c.mu.Lock()
 		c.reading = nil
 		c.mu.Unlock()
@@ -185,9 +196,10 @@ func (c *openClasses) joinRead() (_ *openRead, mine bool, pools []core.PoolID) {
 
 // isOpen reports whether others wait in a class, according to a recent copy.
 func (c *openClasses) isOpen(ctx context.Context, pool core.PoolID, class string) bool {
-	if c.classes(pool)[class] == nil || c.renew(ctx) != nil {
+	if c.classes(pool)[class] == nil {
 		return false
 	}
+	_ = c.renew(ctx) // after an error the copy is used as it is
 	return c.classes(pool)[class] != nil
 }
 
@@ -196,7 +208,10 @@ type waitingFor struct{ filters []*classFilter }
 
 // waitingFor returns for which nodes requests wait, according to a recent copy.
 func (c *openClasses) waitingFor(ctx context.Context) *waitingFor {
-	if !c.any.Load() || c.renew(ctx) != nil || !c.any.Load() {
+	if !c.any.Load() {
+		return nil
+	}
+	if _ = c.renew(ctx); !c.any.Load() { // as above
 		return nil
 	}
 	w := &waitingFor{}

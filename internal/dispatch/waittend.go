@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
@@ -30,6 +31,8 @@ type tender struct {
 	shares     *shareLog
 	snapshots  *snapshots
 
+	sweeping atomic.Bool
+
 	running lockwait.Mutex[lockwait.DispatchTender]
 	active  bool
 }
@@ -56,14 +59,30 @@ func (t *tender) run(ctx context.Context) {
 				pools = append(pools, pool)
 			}
 		}
-		if len(pools) == 0 || t.open.refresh(ctx, pools...) != nil {
-			continue
+		freed := make(map[core.PoolID]bool)
+		for _, pool := range pools { // first: nothing that takes long may delay it
+			freed[pool] = round%beatEvery == 0 && t.beat(ctx, pool)
 		}
-		for _, pool := range pools {
-			freed := own[pool] > 0 && round%beatEvery == 0 && t.beat(ctx, pool, own[pool])
-			t.sweep(ctx, pool, freed) // also if only others have waiters there: their instances may all be dead
+		if len(pools) > 0 && t.open.refresh(ctx, pools...) == nil {
+			t.sweepAll(pools, freed)
+		}
+	}
+}
+
+// sweepAll sweeps the queues in the background, unless that is being done.
+func (t *tender) sweepAll(pools []core.PoolID, freed map[core.PoolID]bool) {
+	if !t.sweeping.CompareAndSwap(false, true) {
+		return
+	}
+	started := t.tasks.Go(func(ctx context.Context) {
+		defer t.sweeping.Store(false)
+		for _, pool := range pools { // also if only others have waiters there: their instances may all be dead
+			t.sweep(ctx, pool, freed[pool])
 		}
 		t.sampleShares(ctx)
+	})
+	if !started {
+		t.sweeping.Store(false)
 	}
 }
 
@@ -85,24 +104,41 @@ func (t *tender) stopIfIdle() bool {
 	return !t.active
 }
 
-// beat says that this instance is alive, which has n waiters in the queue of a pool. If the queue has fewer, it has lost them: they are put into it
-// again. It reports whether slots were freed.
-func (t *tender) beat(ctx context.Context, pool core.PoolID, n int) (freed bool) {
+// beat says that this instance is alive. If the queue of a pool does not have all waiters that were there before and after that, it has lost
+// them: they are put into it again. It reports whether slots were freed. An instance without waiters beats too: so those of dead instances are
+// removed.
+func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool) {
+	own := t.waiters.confirmedIn(pool)
 	r, err := t.store.Beat(ctx, pool, t.instance)
 	if err != nil {
 		t.store.recordError("beat", err)
 		return false
 	}
-	if r.Waiters >= n {
+	if own = t.waiters.still(own); r.Waiters >= len(own) {
 		return r.Freed
 	}
-	for _, w := range t.waiters.in(pool) {
-		if _, err := t.store.Enqueue(ctx, pool, w.params(t.maxWaiting, true)); err != nil {
-			t.store.recordError("enqueue", err)
+	for _, w := range own {
+		if !t.repeat(ctx, w) {
 			return r.Freed
 		}
 	}
 	return true // they may be the first of their classes
+}
+
+// repeat puts a waiter into its queue again, unless it has left. It reports false if the store did not answer.
+func (t *tender) repeat(ctx context.Context, w *waiter) bool {
+	one := []*waiter{w}
+	if len(t.waiters.still(one)) == 0 {
+		return true
+	}
+	_, err := t.store.Enqueue(ctx, w.pool, w.params(t.maxWaiting, true))
+	if err == nil && len(t.waiters.still([]*waiter{w})) == 0 { // it has left meanwhile, perhaps before it was put there
+		err = t.store.Dequeue(ctx, w.pool, w.Waiter, false)
+	}
+	if err != nil {
+		t.store.recordError("enqueue", err)
+	}
+	return err == nil
 }
 
 // sweep probes some of the nodes for which requests wait in the queue of a pool, and offers their free slots. Slots are free that nobody was offered if

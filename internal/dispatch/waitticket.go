@@ -44,11 +44,12 @@ func WaiterJob(w *fairqueue.Waiter) core.JobID {
 
 func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, m *telemetry.Metrics, log *slog.Logger) *Line {
 	o := &offerer{
-		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
+		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk, tasks, cmp.Or(cfg.DecideWithin, time.Second)), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
 		send: cfg.SendOffer, pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
 	}
 	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks}
 	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s}
+	o.open.opened = t.start
 	return &Line{tender: t, tenants: cfg.Tenants}
 }
 
@@ -87,7 +88,9 @@ func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.D
 	class, pool := newWaitClass(l.fleet, in.spec, in.except)
 	now, err := l.store.WaitClock(ctx, pool)
 	if err != nil {
-		l.store.recordError("enqueue", err)
+		if ctx.Err() == nil {
+			l.store.recordError("enqueue", err)
+		}
 		return nil, 0, store.Unavailable()
 	}
 	t := &ticket{line: l, waiter: &waiter{
@@ -97,17 +100,21 @@ func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.D
 		},
 		pool: pool, class: class, direction: in.spec.Direction, weight: l.weight(in.spec.Tenant), entered: time.Now(), offers: make(chan core.NodeID, 1),
 	}}
+	l.waiters.add(t.waiter)
 	r, err := l.store.Enqueue(ctx, pool, t.params(l.maxWaiting, in.accepted))
 	if err != nil {
-		l.store.recordError("enqueue", err)
-		t.abandon() // it may have been added
+		if ctx.Err() == nil {
+			l.store.recordError("enqueue", err)
+		}
+		t.leave() // it may have been added
 		return nil, 0, store.Unavailable()
 	}
 	l.metrics.Waiting.CountRequest(r.Verdict)
 	if refusal := refusalOf(&r, in.until); refusal != nil {
+		l.waiters.remove(t.waiter)
 		return nil, 0, refusal
 	}
-	l.waiters.add(t.waiter)
+	l.waiters.confirm(t.waiter)
 	l.start()
 	if r.First {
 		l.tasks.Go(func(ctx context.Context) { l.survey(ctx, class) })
@@ -190,9 +197,6 @@ func (t *ticket) pass(node core.NodeID) {
 		t.line.freed(n, 1)
 	}
 }
-
-// abandon takes a request out of the queue that may have been added to it.
-func (t *ticket) abandon() { t.dequeue(false) }
 
 // dequeue takes the request out of the queue, in the background. It is retried until the request would have expired.
 func (t *ticket) dequeue(served bool) {

@@ -33,7 +33,7 @@ func (q *Queue) Enqueue(now int64, p EnqueueParams) EnqueueResult {
 		}
 		estimate = q.estimateIn(c, f, w.Tenant, rank, weight)
 	}
-	if !p.Repeat && estimate > w.Deadline-now {
+	if c := q.classes[w.Class]; !p.Repeat && c != nil && c.waiting > 0 && estimate > w.Deadline-now { // alone, it is tried in any case
 		return EnqueueResult{Verdict: CannotBeMet, EstimateMS: estimate}
 	}
 	return EnqueueResult{Verdict: Queued, First: q.add(now, &p, weight), EstimateMS: estimate}

@@ -25,8 +25,8 @@ func offerSender(b *bus.Bus) func(context.Context, core.InstanceID, dispatch.Wai
 func messageHandlers(s *Scheduler) map[bus.Kind]bus.Handler {
 	handlers := s.nodeConns.Handlers(s.Jobs)
 	maps.Copy(handlers, s.Sessions.Handlers())
-	handlers[kindOffer] = bus.Handler{Handle: bus.Decoding(func(ctx context.Context, _ *bus.Message, o *dispatch.WaitOffer) error {
-		s.Jobs.ReceiveOffer(ctx, *o)
+	handlers[kindOffer] = bus.Handler{Handle: bus.Decoding(func(_ context.Context, _ *bus.Message, o *dispatch.WaitOffer) error {
+		s.Jobs.ReceiveOffer(*o)
 		return nil
 	})}
 	return handlers

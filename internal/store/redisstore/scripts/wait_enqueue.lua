@@ -67,7 +67,10 @@ if read(offer_field) then
 end
 if not repeated and is_full() then return answer(QUEUE_FULL, 0, -1) end
 local expected = estimate(rank_of(), weight)
-if not repeated and expected > waiter.deadline - now then return answer(CANNOT_BE_MET, 0, expected) end
+local others = read(class_field)
+if not repeated and others and others.waiting > 0 and expected > waiter.deadline - now then -- alone, it is tried in any case
+  return answer(CANNOT_BE_MET, 0, expected)
+end
 
 local pool, tenant = edit('p'), edit(tenant_field)
 if tenant.waiting > 0 then pool.weights = pool.weights + weight - tenant.weight end

@@ -1,0 +1,322 @@
+package dispatch_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// hookedStore is a store with hooks, each of which is called once.
+type hookedStore struct {
+	store.Store
+	repeats                              atomic.Int64 // waiters that were added again
+	beforeBeat, beforeRepeat, afterEnter func()
+	probeTakes                           atomic.Int64 // how long a probe takes
+}
+
+func once(fn *func()) {
+	if f := *fn; f != nil {
+		*fn = nil
+		f()
+	}
+}
+
+func (s *hookedStore) Beat(ctx context.Context, p core.PoolID, i core.InstanceID) (fairqueue.BeatResult, error) {
+	once(&s.beforeBeat)
+	return s.Store.Beat(ctx, p, i)
+}
+
+func (s *hookedStore) Enqueue(ctx context.Context, pool core.PoolID, p fairqueue.EnqueueParams) (fairqueue.EnqueueResult, error) {
+	if p.Repeat {
+		s.repeats.Add(1)
+		once(&s.beforeRepeat)
+	}
+	r, err := s.Store.Enqueue(ctx, pool, p)
+	if !p.Repeat {
+		once(&s.afterEnter)
+	}
+	return r, err
+}
+
+func (s *hookedStore) Probe(ctx context.Context, nodes []core.NodeID, into []store.Occupancy) error {
+	time.Sleep(time.Duration(s.probeTakes.Load()))
+	return s.Store.Probe(ctx, nodes, into)
+}
+
+// secondInstance makes another instance, with a store and a view of the fleet of its own.
+func (h *harness) secondInstance(st dispatch.Store, fl *fleet.Fleet, change ...func(*dispatch.Config)) *dispatch.Dispatcher {
+	cfg := dispatch.Config{
+		Instance: "i-second", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
+		AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2, AudioGrace: time.Minute,
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	policy := pick.Policy{SampleK: 20, ScanMax: 512, StaleAfter: timing.Presence, Shuffle: true, CPUMax: .95, GPUMax: .98, MemoryMax: .95}
+	return dispatch.New(cfg, st, fl, pick.New(fl, policy, nil), h.transport, nil, h.metrics, h.log)
+}
+
+// waitOn dispatches a request on an instance, that waits for at most a time.
+func waitOn(ctx context.Context, d *dispatch.Dispatcher, id string, wait time.Duration, change ...func(*core.Spec)) *waitingRequest {
+	one := &waitingRequest{beganAt: time.Now(), done: make(chan struct{})}
+	go func() {
+		defer close(one.done)
+		one.placement, _ = d.DispatchWaiting(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...)}, dispatch.Wait{
+			Since: one.beganAt, Until: one.beganAt.Add(wait), Join: one.beganAt.Add(2 * time.Second),
+		})
+		one.endedAt = time.Now()
+	}()
+	synctest.Wait()
+	return one
+}
+
+// finish ends a job through an instance.
+func (h *harness) finish(d *dispatch.Dispatcher, p dispatch.Placement) {
+	h.t.Helper()
+	h.transport.drop(p)
+	if err := d.Done(h.t.Context(), reportOf(p), []byte(`{"text_tgt":"x"}`)); err != nil {
+		h.t.Error(err)
+	}
+}
+
+// TestOfferedNodeSeemsBusy: a request uses the slot that it is offered although its instance has an older view of the node.
+func TestOfferedNodeSeemsBusy(t *testing.T) {
+	t.Parallel()
+	var other atomic.Pointer[dispatch.Dispatcher]
+	runWith(t, func(c *dispatch.Config) {
+		c.SendOffer = func(_ context.Context, _ core.InstanceID, o dispatch.WaitOffer) error {
+			other.Load().ReceiveOffer(o)
+			return nil
+		}
+	}, func(h *harness) {
+		h.addNode("node-a", 1)
+		busy := h.acknowledge(h.dispatch())
+		fl := fleet.New(timing.Presence)
+		status, err := h.mem.Node(h.t.Context(), "node-a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fl.Update(status)
+		fl.SetPartial(false)
+		fl.RecordHeartbeat("node-a", core.Load{CPU: .99}, status.Occupancy)
+		b := h.secondInstance(h.store, fl)
+		defer b.Close()
+		other.Store(b)
+		head := waitOn(h.t.Context(), b, "head", 20*time.Second)
+		if err := h.done(busy); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !head.hasEnded() || head.placement.Node != "node-a" {
+			t.Errorf("the slot is free, and the request waits: %v", head.hasEnded())
+		}
+	})
+}
+
+// TestBeatDuringAGrant: a request that is served while its instance says that it is alive is not taken for one that the queue has lost.
+func TestBeatDuringAGrant(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		st := &hookedStore{Store: h.store}
+		d := h.secondInstance(st, h.fleet)
+		defer d.Close()
+		busy := h.dispatchAcknowledged(d, spec())
+		waitOn(h.t.Context(), d, "w1", 20*time.Second)
+		ctx, cancel := context.WithCancel(h.t.Context())
+		waitOn(ctx, d, "w2", 30*time.Second)
+		st.beforeBeat = func() {
+			h.finish(d, busy)
+			time.Sleep(time.Millisecond)
+		}
+		st.beforeRepeat = cancel
+		h.advance(2*time.Second, "node-a")
+		cancel()
+		synctest.Wait()
+		if st.repeats.Load() > 0 {
+			t.Errorf("%d waiters were added again although nothing was lost", st.repeats.Load())
+		}
+		if v, err := h.mem.ViewQueue(h.t.Context(), "", fairqueue.ViewParams{Flows: 10}); err != nil || len(v.Flows) != 0 {
+			t.Errorf("the queue has %+v, %v; nobody waits", v.Flows, err)
+		}
+	})
+}
+
+// TestOfferBeforeTheReply: an offer that comes before the reply of the queue is used.
+func TestOfferBeforeTheReply(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		st := &hookedStore{Store: h.store}
+		d := h.secondInstance(st, h.fleet)
+		defer d.Close()
+		busy := h.dispatchAcknowledged(d, spec())
+		var freed time.Time
+		st.afterEnter = func() {
+			h.finish(d, busy)
+			freed = time.Now()
+			time.Sleep(time.Millisecond)
+		}
+		w := waitOn(h.t.Context(), d, "w", 20*time.Second)
+		<-w.done
+		if took := w.endedAt.Sub(freed); took > 50*time.Millisecond {
+			t.Errorf("the slot was free for %v", took)
+		}
+	})
+}
+
+// TestPlainRequestDoesNotJoinAWait: a request that does not wait is answered at once although the same one waits.
+func TestPlainRequestDoesNotJoinAWait(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		h.acknowledge(h.dispatch())
+		h.startWaiting(h.t.Context(), "same", 5*time.Second)
+		began := time.Now()
+		if e := h.dispatchRefused(withRequestID("same")); e.Code != wire.AllCandidatesFullOrFailed || time.Since(began) > 0 {
+			t.Errorf("%v after %v", e, time.Since(began))
+		}
+		h.advance(6*time.Second, "node-a")
+	})
+}
+
+// TestLongWaitJoinsAShortOne: of the same request that is sent twice, the one that may wait longer goes on waiting.
+func TestLongWaitJoinsAShortOne(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		busy := h.acknowledge(h.dispatch())
+		short := h.startWaiting(h.t.Context(), "same", 200*time.Millisecond)
+		long := h.startWaiting(h.t.Context(), "same", 20*time.Second)
+		h.advance(time.Second, "node-a")
+		if !short.hasEnded() || long.hasEnded() {
+			t.Fatalf("short ended %v, long ended %v after %v", short.hasEnded(), long.hasEnded(), long.endedAt.Sub(long.beganAt))
+		}
+		shorter := h.startWaiting(h.t.Context(), "same", time.Second)
+		h.advance(2*time.Second, "node-a")
+		if !shorter.hasEnded() || shorter.err == nil {
+			t.Errorf("one that may wait a second joined, and still waits after two")
+		}
+		if err := h.done(busy); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !long.hasEnded() || long.placement.Node != "node-a" {
+			t.Errorf("long: %v, %+v", long.hasEnded(), long.placement)
+		}
+	})
+}
+
+// TestSlowProbesDoNotDelayBeats: the waiters of an instance stay in the queue while its probes take long.
+func TestSlowProbesDoNotDelayBeats(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		st := &hookedStore{Store: h.store}
+		d := h.secondInstance(st, h.fleet)
+		defer d.Close()
+		h.dispatchAcknowledged(d, spec())
+		waitOn(h.t.Context(), d, "w", 60*time.Second)
+		st.probeTakes.Store(int64(400 * time.Millisecond))
+		missing := 0
+		for range 200 {
+			time.Sleep(50 * time.Millisecond)
+			if _, err := h.mem.Beat(h.t.Context(), "", "i-other"); err != nil {
+				t.Fatal(err)
+			}
+			if v, err := h.mem.ViewQueue(h.t.Context(), "", fairqueue.ViewParams{Flows: 10}); err != nil || len(v.Flows) == 0 {
+				missing++
+			}
+		}
+		if missing > 0 {
+			t.Errorf("the waiter was missing from the queue in %d of 200 samples", missing)
+		}
+	})
+}
+
+// TestLeavingInstanceEndsWaits: requests over HTTP do not wait on an instance that is leaving.
+func TestLeavingInstanceEndsWaits(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		h.acknowledge(h.dispatch())
+		w := h.startWaiting(h.t.Context(), "w", 20*time.Second)
+		h.dispatcher.Leave()
+		synctest.Wait()
+		if !w.hasEnded() {
+			t.Error("a request waits for what it will not get")
+		}
+	})
+}
+
+// TestDeadWaitersDoNotBlockOthers: when all instances that had waiters are dead, the others find out, although they have none.
+func TestDeadWaitersDoNotBlockOthers(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		busy := h.acknowledge(h.dispatch())
+		x := h.secondInstance(h.store, h.fleet)
+		ctx, cancel := context.WithCancel(h.t.Context())
+		waitOn(ctx, x, "own", time.Minute)
+		h.strangerIn("stranger", time.Minute)
+		h.strangerIn("stranger-2", time.Minute)
+		cancel()
+		synctest.Wait()
+		x.Close() // nobody is alive who waits
+		if err := h.done(busy); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		began := time.Now()
+		for time.Since(began) < 10*time.Second {
+			time.Sleep(100 * time.Millisecond)
+			if _, err := h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: spec(withRequestID("later"))}); err == nil {
+				break
+			}
+		}
+		if took := time.Since(began); took > 1500*time.Millisecond {
+			t.Errorf("requests were refused for %v although the node was free and nobody waited", took)
+		}
+	})
+}
+
+// TestEndedCountDoesNotComeBack: a job that was cancelled on another instance is not counted again for its tenant.
+func TestEndedCountDoesNotComeBack(t *testing.T) {
+	runLimited(t, core.TenantLimits{InFlight: 2}, func(h *limited) {
+		h.addNode("node-a", 4)
+		b := h.otherInstance(func(c *dispatch.Config) { c.Tenants = h.gate })
+		defer b.Close()
+		ctx, cancel := context.WithCancel(h.t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			h.dispatcher.RenewTenants(ctx)
+		}()
+		defer func() {
+			cancel()
+			<-done
+		}()
+		time.Sleep(4200 * time.Millisecond) // shortly before the counts are renewed
+		p := h.acknowledge(h.dispatch(ofAcme("r1")))
+		h.wantInFlight(1)
+		h.transport.drop(p)
+		if _, ok, err := b.Cancel(h.t.Context(), p.Job); err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		h.wantInFlight(0)
+		for range 10 {
+			h.advance(time.Second, "node-a")
+			h.wantInFlight(0)
+		}
+	})
+}
