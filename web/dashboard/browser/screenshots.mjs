@@ -4,6 +4,7 @@ import { given, openBrowser, Tab } from './harness.mjs';
 const shots = [
   { file: 'dashboard-overview.png', page: 'overview?range=5', theme: 'light' },
   { file: 'dashboard-languages.png', page: 'languages?src_lang=en&tgt_lang=zh', theme: 'light' },
+  { file: 'dashboard-waiting.png', page: 'waiting', theme: 'light' },
   { file: 'dashboard-node.png', page: 'nodes/geneva?range=5', theme: 'dark' },
 ];
 const history = 240_000; // so that the charts have something to show
