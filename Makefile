@@ -147,7 +147,7 @@ stress: ## 200,000 dispatches over HTTP against a fleet with faults
 PROVE := $(GO) test -count=1 -timeout 60m -v
 
 .PHONY: prove
-prove: redis ## the long forms of the tests: contention, lost replies, failovers, outages, conversations (40 minutes)
+prove: redis ## the long forms of the tests: contention, lost replies, failovers, outages, conversations (50 minutes)
 	$(PROVE) -run TestStressWithKilledSchedulers ./internal/store/redisstore -stress-operations 1000000 -stress-kills 500
 	$(PROVE) -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
 	$(PROVE) -run TestLedgerIsLinearizable ./internal/store/redisstore -operations 50000
@@ -163,16 +163,17 @@ prove: redis ## the long forms of the tests: contention, lost replies, failovers
 	$(PROVE) -run TestSessionIncarnationsStaySeparate ./internal/drill -incarnation-steps 20000 -incarnation-names 200
 	$(PROVE) -run TestOneSessionTokenHasBoundedCost ./internal/drill -abuse-for 10m
 	$(PROVE) -run TestInstanceKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
+	$(PROVE) -run TestWaitingMutantsAreDetected ./internal/drill -drill-waiting-mutants
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 
 # Faults in clusters of processes: internal/drill.
 DRILL := $(GO) test -count=1 -v ./internal/drill
 
 .PHONY: acceptance
-acceptance: redis ## the drills once on each topology: standalone, Sentinel and a cluster of 3+3 (10 minutes)
-	$(DRILL) -timeout 20m -drill-topology standalone
-	$(DRILL) -timeout 20m -drill-topology sentinel
-	$(DRILL) -timeout 20m -drill-topology cluster
+acceptance: redis ## the drills on each topology: standalone, Sentinel and a cluster of 3+3 (20 minutes)
+	$(DRILL) -timeout 30m -drill-topology standalone -drill-waiting-for 2m
+	$(DRILL) -timeout 30m -drill-topology sentinel -drill-waiting-for 2m
+	$(DRILL) -timeout 30m -drill-topology cluster -drill-waiting-for 2m
 
 # The duration of make chaos. Observations and logs are kept in bin/_artifacts.
 CHAOS ?= 1h

@@ -23,6 +23,8 @@ const (
 	hangTimeout = 40 * time.Second
 	// twiceShare is the share of requests that are sent to two instances, and leaveShare that of requests whose callers disconnect.
 	twiceShare, leaveShare = 0.1, 0.15
+	// placedPause is the mean pause after a request was placed. With it requests wait most of the time, and slots are empty sometimes.
+	placedPause = 700 * time.Millisecond
 	// maxRefusalPause bounds the pause after a refusal.
 	maxRefusalPause = 500 * time.Millisecond
 )
@@ -75,7 +77,7 @@ func (c *waitingCaller) run(ctx context.Context) {
 			RequestID: fmt.Sprintf("%s.%d", c.name, n), SessionID: c.tenant + "." + c.name, TenantID: c.tenant, SrcLang: direction[0], TgtLang: direction[1],
 			Options: wire.DispatchOptions{MaxWaitMS: &wait},
 		})
-		backoff.SleepJitter(ctx, pause, 0.5)
+		backoff.SleepJitter(ctx, pause, 0.9)
 	}
 }
 
@@ -103,7 +105,7 @@ func (c *waitingCaller) dispatch(ctx context.Context, r wire.DispatchRequest) (p
 	for i := range sends {
 		if placed[i] {
 			c.open.Go(func() { (&call{caller: c.caller, request: r}).run(ctx) })
-			return 0
+			return placedPause
 		}
 		if refusals[i] != nil {
 			pause = max(pause, min(time.Duration(refusals[i].RetryAfterMS)*time.Millisecond, maxRefusalPause))

@@ -60,6 +60,11 @@ func (s *waitingScenario) pause(from, to int64) {
 	s.injections = append(s.injections, &injection{fault: fault{name: "pause"}, target: "i-0", from: s.began + from*ms, to: s.began + to*ms})
 }
 
+// kill kills the first instance, and starts it again.
+func (s *waitingScenario) kill(from, to int64) {
+	s.injections = append(s.injections, &injection{fault: fault{name: killName}, target: "i-0", from: s.began + from*ms, to: s.began + to*ms})
+}
+
 // TestWaitingChecks: each guarantee that is broken is found, and nothing else.
 func TestWaitingChecks(t *testing.T) {
 	t.Parallel()
@@ -133,6 +138,38 @@ func TestWaitingChecks(t *testing.T) {
 			s.answer(1400, "r", "RATE_LIMITED")
 			s.work(1400, 2000, "n", "j", "a.c")
 		}, nil},
+		"placed in order": {func(s *waitingScenario) {
+			s.work(0, 4000, "n", "j", "a.c")
+			s.send(100, "r-1", "a.c", 3000)
+			s.answer(3110, "r-1", "ALL_CANDIDATES_FULL_OR_FAILED")
+			s.send(500, "r-2", "a.c", 1000) // it has the earlier deadline
+			s.answer(900, "r-2", "")
+			s.send(500, "r-3", "b.c", 8000) // of another tenant
+			s.answer(900, "r-3", "")
+		}, nil},
+		"overtaken": {func(s *waitingScenario) {
+			s.work(0, 4000, "n", "j", "a.c")
+			s.send(100, "r-1", "a.c", 3000)
+			s.answer(3110, "r-1", "ALL_CANDIDATES_FULL_OR_FAILED")
+			s.send(500, "r-2", "a.c", 8000)
+			s.answer(900, "r-2", "")
+		}, []string{overtaken}},
+		"overtaken after the queue was lost": {func(s *waitingScenario) {
+			s.work(0, 4000, "n", "j", "a.c")
+			s.pause(0, 600)
+			s.send(700, "r-1", "a.c", 3000)
+			s.answer(3710, "r-1", "ALL_CANDIDATES_FULL_OR_FAILED")
+			s.send(1100, "r-2", "a.c", 8000)
+			s.answer(1400, "r-2", "")
+		}, nil},
+		"requests of a killed instance are removed": {func(s *waitingScenario) {
+			s.kill(1000, 2500)
+			s.queued = []queueSample{{s.began + 900*ms, []string{"i-0-old", "i-1-x"}}, {s.began + 2000*ms, []string{"i-0-old"}}, {s.began + 2900*ms, []string{"i-0-new", "i-1-x"}}}
+		}, nil},
+		"requests of a killed instance stay": {func(s *waitingScenario) {
+			s.kill(1000, 2500)
+			s.queued = []queueSample{{s.began + 900*ms, []string{"i-0-old", "i-1-x"}}, {s.began + 2300*ms, []string{"i-0-old"}}}
+		}, []string{deadWaiter}},
 		"jobs within the limit": {func(s *waitingScenario) {
 			s.work(0, 900, "m", "j-1", limitedTenant+".c")
 			s.work(1000, 2000, "m", "j-2", limitedTenant+".c")

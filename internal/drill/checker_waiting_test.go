@@ -19,6 +19,8 @@ const (
 	emptySlot    = "a slot that stayed empty while a request waited for it"
 	overLimit    = "a tenant that had more jobs in flight than it may"
 	differentJob = "a request that became another job when it was repeated"
+	overtaken    = "a request that waited while later ones of its tenant, which may wait longer, were placed"
+	deadWaiter   = "a request of a killed instance that stayed in the queue"
 )
 
 // The limits of waiting requests. Time in which the machine was stalled does not count in any of them.
@@ -31,6 +33,12 @@ const (
 	createAllowance = 400 * time.Millisecond
 	// readAllowance is how long an instance may take to read a request: one that it has not read when it is stopped begins to wait later.
 	readAllowance = 100 * time.Millisecond
+	// queueAllowance is how long a request may take until it is in the queue, and overtakenFor how much longer it must have waited after a later one
+	// was placed: an offer may have been on its way to it, which lapses after 300 ms.
+	queueAllowance = 300 * time.Millisecond
+	overtakenFor   = 400 * time.Millisecond
+	// deadFor is how long requests of a killed instance may be in the queue: 700 ms, and until the next call for the queue.
+	deadFor = 1200 * time.Millisecond
 	// emptyInCalm and emptyAfterFault are how long a slot may stay empty while a request waits for it. After a fault was undone the higher
 	// limit is in force for settleTime.
 	emptyInCalm     = 300 * time.Millisecond
@@ -56,6 +64,7 @@ type waitingEvidence struct {
 	entries []journal.Entry // of the waiting callers
 	kinds   map[string]clustertest.NodeKind
 	free    map[string]spans // when nodes had a slot that could be reserved, according to the store
+	queued  []queueSample    // the instances whose requests are in the queue
 	outages spans            // of the store
 	created map[string]int64 // when the record of each job was first written
 	limits  map[string]int   // jobs that tenants may have in flight
@@ -93,6 +102,8 @@ func checkWaiting(c *checker, e waitingEvidence) *waitingChecker {
 	w.checkAnswersOfWaits()
 	w.checkPlacements()
 	w.checkEmptySlots()
+	w.checkOrder()
+	w.checkDeadWaiters()
 	w.checkTenantLimits()
 	return w
 }
@@ -191,147 +202,67 @@ func (c *waitingChecker) checkPlacements() {
 	}
 }
 
-// checkEmptySlots checks that no slot which could be reserved stayed empty while a request waited that could use it.
-func (c *waitingChecker) checkEmptySlots() {
-	waiting := c.waitingByDirection()
-	byNode := groupBySource(c.nodes)
-	for node, kind := range c.kinds {
-		var wanted []span
-		for direction, w := range waiting {
-			if kind.Serves(direction[0], direction[1]) {
-				wanted = append(wanted, w...)
-			}
+// checkOrder checks that no request is placed while another one of its tenant and direction waits that was sent before and has the earlier deadline.
+// In a fault the queue may be lost, and with it the order.
+func (c *waitingChecker) checkOrder() {
+	type line struct{ tenant, src, tgt string }
+	lines := make(map[line][]*wait)
+	for _, w := range c.sent {
+		if _, limited := c.limits[w.tenant]; !limited {
+			key := line{w.tenant, w.src, w.tgt}
+			lines[key] = append(lines[key], w)
 		}
-		usable := unite(wanted...).intersect(c.free[node]).intersect(c.usable(byNode[node]))
-		for _, empty := range emptySlots(byNode[node], kind.Slots) {
-			for _, s := range (spans{empty}).intersect(usable) {
-				c.addEmpty(node, s)
+	}
+	for _, list := range lines {
+		for _, first := range list {
+			for _, later := range list {
+				if c.overtook(later, first) {
+					c.addViolation(overtaken, "%v was placed before %v", later.Entry, first.Entry)
+					break
+				}
 			}
 		}
 	}
 }
 
-// addEmpty records a slot that stayed empty.
-func (c *waitingChecker) addEmpty(node string, s span) {
-	took := time.Duration(s.to - s.from - c.stalledBetween(s.from, s.to))
-	phase, limit := "calm", emptyInCalm
-	for _, i := range c.injections {
-		if s.from < i.to+int64(settleTime) && s.to > i.from {
-			phase, limit = i.name, emptyAfterFault
-		}
+// overtook reports whether a request was placed in calm although it was the turn of another one.
+func (c *waitingChecker) overtook(later, first *wait) bool {
+	at, placed := c.created[later.job]
+	if !placed || !later.end.OK || later.begins < first.begins+int64(queueAllowance) || later.deadline() <= first.deadline() {
+		return false
 	}
-	c.longestEmpty[phase] = max(c.longestEmpty[phase], took)
-	if took > limit {
-		c.addViolation(emptySlot, "%v of %s, from %s, in the phase %s", took.Round(time.Millisecond), node, logTime(journal.Entry{At: s.from}), phase)
+	end := min(first.end.At, first.deadline())
+	if created, ok := c.created[first.job]; ok {
+		end = min(end, created)
+	}
+	if at < later.begins || end-at-c.stalledBetween(at, end) < int64(overtakenFor) {
+		return false
+	}
+	return !slices.ContainsFunc(c.injections, func(i *injection) bool { return at < i.to+int64(settleTime) && at+int64(overtakenFor) > i.from })
+}
+
+// checkDeadWaiters checks that the requests of killed instances are removed from the queue.
+func (c *waitingChecker) checkDeadWaiters() {
+	for _, i := range c.injections {
+		if i.name != killName {
+			continue
+		}
+		var killed []string // incarnations
+		for _, s := range c.queued {
+			for _, incarnation := range s.instances {
+				old := slices.Contains(killed, incarnation)
+				if s.at < i.from && !old && strings.HasPrefix(incarnation, i.target+"-") {
+					killed = append(killed, incarnation)
+				}
+				if late := time.Duration(s.at - i.from - c.stalledBetween(i.from, s.at)); old && late > deadFor {
+					c.addViolation(deadWaiter, "%v after %v: %v", late, i, incarnation)
+				}
+			}
+		}
 	}
 }
 
 // waitingByDirection returns when requests waited that could have used a slot. Those of tenants that have a limit do not count: they may have waited
-// for their limit. Nor do requests count while their instance is stopped.
-func (c *waitingChecker) waitingByDirection() map[[2]string]spans {
-	assigned := make(map[string]int64)
-	for _, e := range c.nodes {
-		if _, known := assigned[e.Job]; e.Kind == journal.JobAssigned && !known {
-			assigned[e.Job] = e.At
-		}
-	}
-	found := make(map[[2]string][]span)
-	for _, w := range c.sent {
-		if _, limited := c.limits[w.tenant]; limited {
-			continue
-		}
-		s := span{w.begins, w.deadline()}
-		if w.end.Kind != "" {
-			s.to = min(s.to, w.end.At)
-		}
-		if at, known := assigned[w.job]; known {
-			s.to = min(s.to, at)
-		}
-		if s.from < s.to {
-			key := [2]string{w.src, w.tgt}
-			found[key] = append(found[key], (spans{s}).without(c.faultsOf(w.instanceName()))...)
-		}
-	}
-	waiting := make(map[[2]string]spans)
-	for direction, list := range found {
-		waiting[direction] = unite(list...)
-	}
-	return waiting
-}
-
-// faultsOf returns when an instance did not run.
-func (c *waitingChecker) faultsOf(instance string) spans {
-	var found []span
-	for _, i := range c.injections {
-		if i.target == instance {
-			found = append(found, span{i.from, i.to})
-		}
-	}
-	return unite(found...)
-}
-
-// usable returns when a node was registered through an instance that ran.
-func (c *waitingChecker) usable(entries []journal.Entry) spans {
-	var found []span
-	address, since := "", int64(0)
-	end := func(at int64) {
-		if since > 0 {
-			instance := c.routes[1].InstanceOf(address, since)
-			found = append(found, (spans{{since, at}}).without(c.faultsOf(instance))...)
-		}
-		since = 0
-	}
-	for _, e := range entries {
-		switch e.Kind {
-		case journal.Connected:
-			end(e.At)
-			address = e.Code
-		case journal.NodeRegistered:
-			end(e.At)
-			since = e.At
-		case journal.NodeStopped:
-			end(e.At)
-		}
-	}
-	if len(entries) > 0 {
-		end(entries[len(entries)-1].At)
-	}
-	return unite(found...)
-}
-
-// emptySlots returns when slots of a node were empty, as the node saw it. A job takes the slot that has been empty longest.
-func emptySlots(entries []journal.Entry, slots int) []span {
-	if len(entries) == 0 {
-		return nil
-	}
-	var found []span
-	var empty []int64 // since when
-	for range slots {
-		empty = append(empty, entries[0].At)
-	}
-	held := make(map[attempt]bool)
-	for _, e := range entries {
-		key := attempt{e.Job, e.Attempt}
-		switch e.Kind {
-		case journal.JobAssigned, journal.WorkStarted:
-			if !held[key] && len(empty) > 0 {
-				found = append(found, span{empty[0], e.At})
-				empty = empty[1:]
-				held[key] = true
-			}
-		case journal.WorkEnded, journal.WorkCancelled, journal.JobRejected:
-			if held[key] {
-				delete(held, key)
-				empty = append(empty, e.At)
-			}
-		}
-	}
-	for _, since := range empty {
-		found = append(found, span{since, entries[len(entries)-1].At})
-	}
-	return found
-}
-
 // checkTenantLimits checks how many jobs of tenants nodes worked on at the same time. A job on two nodes counts once. A fault that makes the store lose
 // writes may make it lose counts.
 func (c *waitingChecker) checkTenantLimits() {

@@ -99,9 +99,12 @@ func (c *testCluster) waitInboxesDrained() error {
 	})
 }
 
+// killName is the name of the fault of killInstance.
+const killName = "kill instance"
+
 // killInstance kills an instance with SIGKILL and restarts it later.
 func killInstance(duration time.Duration) fault {
-	return fault{name: "kill instance", duration: duration, recoveryLimit: 10 * time.Second, inject: func(c *testCluster) (string, func()) {
+	return fault{name: killName, duration: duration, recoveryLimit: 10 * time.Second, inject: func(c *testCluster) (string, func()) {
 		i := c.pickInstance()
 		i.Kill()
 		return i.Name, func() { c.Must(i.Start(c.TB.Context())) }

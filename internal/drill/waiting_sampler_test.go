@@ -3,6 +3,7 @@ package drill
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
@@ -17,6 +19,8 @@ import (
 const (
 	// sampleInterval is how often the store is asked which slots could be reserved.
 	sampleInterval = 50 * time.Millisecond
+	// queueEvery is with how many of these samples one of the queue is taken.
+	queueEvery = 4
 	// maxSampleGap is up to what time between two samples something that both of them found is taken to hold in between.
 	maxSampleGap = 250 * time.Millisecond
 )
@@ -28,10 +32,17 @@ type occupancySample struct {
 	free   []bool
 }
 
-// occupancySampler samples which slots could be reserved.
+// queueSample is which instances had requests in the queue.
+type queueSample struct {
+	at        int64
+	instances []string
+}
+
+// occupancySampler samples which slots could be reserved, and who waits for them.
 type occupancySampler struct {
 	nodes   []core.NodeID
 	samples []occupancySample
+	queued  []queueSample
 	running sync.WaitGroup
 	stop    context.CancelFunc
 }
@@ -52,8 +63,11 @@ func (c *testCluster) startOccupancySampler(t *testing.T, nodes []core.NodeID) *
 	s := &occupancySampler{nodes: nodes, stop: stop}
 	t.Cleanup(s.end)
 	s.running.Go(func() {
-		for backoff.Sleep(ctx, sampleInterval) {
+		for n := 0; backoff.Sleep(ctx, sampleInterval); n++ {
 			s.take(ctx, st)
+			if n%queueEvery == 0 {
+				s.takeQueue(ctx, st)
+			}
 		}
 	})
 	return s
@@ -68,6 +82,23 @@ func (s *occupancySampler) take(ctx context.Context, st store.Store) {
 		got.free = append(got.free, o.Free())
 	}
 	s.samples = append(s.samples, got)
+}
+
+// takeQueue takes a sample of the queue.
+func (s *occupancySampler) takeQueue(ctx context.Context, st store.Store) {
+	view, err := st.ViewQueue(ctx, "", fairqueue.ViewParams{Flows: 1000, Waiters: 1000})
+	if err != nil {
+		return
+	}
+	got := queueSample{at: journal.Now()}
+	for _, f := range view.Flows {
+		for _, w := range f.Waiters {
+			if !slices.Contains(got.instances, w.Instance) {
+				got.instances = append(got.instances, w.Instance)
+			}
+		}
+	}
+	s.queued = append(s.queued, got)
 }
 
 // end ends sampling.

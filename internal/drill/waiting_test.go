@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ func (d *waitingDrill) run(t *testing.T, binary string, faults []fault) *waiting
 	checked := check(seen)
 	checked.violations = append(checked.violations, violations...)
 	result := checkWaiting(checked, waitingEvidence{
-		entries: entries, kinds: kinds, free: freeSpans(sampler.nodes, sampler.samples), outages: outages(sampler.samples), created: c.Auditor.Created(),
+		entries: entries, kinds: kinds, free: freeSpans(sampler.nodes, sampler.samples), queued: sampler.queued, outages: outages(sampler.samples), created: c.Auditor.Created(),
 		limits: map[string]int{limitedTenant: limitedJobs},
 	})
 	t.Logf("seed %d, %s, %d instances, %d nodes: %s; Redis ran %s", seed, c.Redis.Topology, len(c.Instances), waitingNodes, result.summary(), scripts)
@@ -210,25 +211,44 @@ func (d *waitingDrill) leftovers(t *testing.T, c *testCluster) (violations []vio
 		return violations
 	}
 	err := clustertest.EventuallyEvery(t.Context(), 250*time.Millisecond, leftoverTimeout, func() error {
-		var left []string
-		for _, pattern := range []string{":v1:wait:*", ":v1:tenants:*", ":v1:nodes:*:leases"} {
-			keys, err := c.Redis.Keys(keyPrefix + pattern)
-			if err != nil {
-				return err
-			}
-			for _, k := range keys {
-				if !isQueueState(k.Key) {
-					left = append(left, k.Key)
-				}
-			}
+		left, err := c.waitingLeftovers()
+		if err == nil && len(left) > 0 {
+			err = fmt.Errorf("left are %v", left)
 		}
-		if len(left) > 0 {
-			return fmt.Errorf("%d keys are left: %v", len(left), left)
-		}
-		return nil
+		return err
 	})
 	if err != nil {
 		violations = append(violations, violation{leftoverKey, err.Error()})
 	}
 	return violations
+}
+
+// waitingLeftovers lists the keys of requests that wait, of jobs of tenants that count, and of leases.
+func (c *testCluster) waitingLeftovers() (left []string, err error) {
+	for _, pattern := range []string{":v1:wait:*", ":v1:tenants:*:jobs", ":v1:nodes:*:leases"} {
+		keys, err := c.Redis.Keys(keyPrefix + pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, k := range keys {
+			members := "some members"
+			if strings.Contains(k.Key, ":tenants:") { // one that has expired does not count, and is removed later
+				now, err := c.Redis.Clock()
+				if err != nil {
+					return nil, err
+				}
+				reply, err := k.Server.Do("ZRANGEBYSCORE", k.Key, strconv.FormatInt(now, 10), "+inf", "WITHSCORES")
+				if err != nil {
+					return nil, err
+				}
+				if members = fmt.Sprint(reply); members == "[]" {
+					continue
+				}
+			}
+			if !isQueueState(k.Key) {
+				left = append(left, k.Key+" with "+members)
+			}
+		}
+	}
+	return left, nil
 }
