@@ -57,7 +57,7 @@ var waitingMutants = map[string]waitingMutant{
 		faults: []fault{pauseInstance(2500 * time.Millisecond)}, want: []string{servedLate},
 	},
 	"lost-waiters-are-not-added-again": {
-		edits:  []edit{{waitingCode, `if r\.Waiters >= n \{`, "if r.Waiters >= 0 {", 1}},
+		edits:  []edit{{waitingCode, `r\.Waiters >= len\(own\) \{`, "r.Waiters >= 0 {", 1}},
 		faults: []fault{deleteQueue(), deleteQueue()}, want: []string{emptySlot, overtaken},
 	},
 	"tenants-have-no-limits": {
