@@ -16,7 +16,7 @@ import (
 // them; {id} stands for a name.
 var (
 	clientRoutes = []string{
-		"/ws/node", "/ws/session", "/v1/sessions", "/v1/sessions/{id}", "/v1/dispatch/f2f", "/v1/dispatch/explain", "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/decisions", "/v1/jobs/{id}/cancel",
+		"/ws/node", "/ws/session", "/v1/sessions", "/v1/sessions/{id}", "/v1/dispatch/f2f", "/v1/dispatch/explain", "/v1/jobs", "/v1/jobs/{id}", "/v1/jobs/{id}/decisions", "/v1/jobs/{id}/cancel", "/v1/waiting", "/v1/tenants",
 		"/v1/job/ack", "/v1/job/done", "/v1/job/fail", "/v1/node/register", "/v1/node/heartbeat", "/v1/node/model_not_available",
 		"/v1/audio/{id}", "/v1/audio/{id}/tts", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml",
 	}
