@@ -12,12 +12,12 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
-// The maximum number of Redis commands for each operation: what was measured and a tenth, so that one more script is
-// noticed.
+// The maximum number of Redis commands for each operation: what was measured and at most a tenth, so that one more script is
+// noticed. One command for each job that releases its slot asks whether a request waits for it.
 const (
 	maxHeartbeat             = 7
 	maxJob                   = 19
-	maxJobTwoInstances       = 40
+	maxJobTwoInstances       = 41
 	maxUtterance             = 38
 	maxUtteranceTwoInstances = 62
 	maxPerOtherInstance      = 5 // a second, for each other instance

@@ -19,7 +19,7 @@ var (
 	sessionCount = flag.Int("scale-sessions", 2500, "sessions of the model")
 	hourLength   = flag.Duration("scale-hour", 25*time.Second, "how long a busy hour of the day is in the model")
 	seedOfDay    = flag.Uint64("scale-seed", 1, "seed of the model")
-	maxWaiting   = flag.Int("scale-max-waiting", 500, "utterances that may wait in a queue")
+	maxWaiting   = flag.Int("scale-max-waiting", 800, "utterances that may wait in a queue")
 	surveyEvery  = flag.Int("scale-survey-every", 1, "of so many surveys of the fleet one is made by the code of the scheduler, and the others are drawn")
 	windowSlots  = flag.Int("scale-window", 500, "slots in which the shares of tenants are compared")
 	plotFile     = flag.String("scale-plot", "", "file to which the plot is written")

@@ -56,7 +56,8 @@ func TestWaitersDoNotPoll(t *testing.T) {
 	started := 0
 	for _, n := range counts {
 		for ; started < n; started++ {
-			running.Go(func() { _, _ = c.dispatch(ctx, started%3, fmt.Sprintf("t%d", started%20), time.Minute) })
+			instance, tenant := started%3, fmt.Sprintf("t%d", started%20)
+			running.Go(func() { _, _ = c.dispatch(ctx, instance, tenant, time.Minute) })
 		}
 		c.awaitWaiting(n)
 		rates = append(rates, c.commandsIn(lasts))
