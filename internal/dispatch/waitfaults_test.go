@@ -20,30 +20,34 @@ import (
 type hookedStore struct {
 	store.Store
 	repeats                              atomic.Int64 // waiters that were added again
-	beforeBeat, beforeRepeat, afterEnter func()
+	beforeBeat, beforeRepeat, afterEnter hook
 	probeTakes                           atomic.Int64 // how long a probe takes
 }
 
-func once(fn *func()) {
-	if f := *fn; f != nil {
-		*fn = nil
-		f()
+// hook is a function that is called once.
+type hook struct{ fn atomic.Pointer[func()] }
+
+func (h *hook) set(fn func()) { h.fn.Store(&fn) }
+
+func (h *hook) call() {
+	if fn := h.fn.Swap(nil); fn != nil {
+		(*fn)()
 	}
 }
 
 func (s *hookedStore) Beat(ctx context.Context, p core.PoolID, i core.InstanceID) (fairqueue.BeatResult, error) {
-	once(&s.beforeBeat)
+	s.beforeBeat.call()
 	return s.Store.Beat(ctx, p, i)
 }
 
 func (s *hookedStore) Enqueue(ctx context.Context, pool core.PoolID, p fairqueue.EnqueueParams) (fairqueue.EnqueueResult, error) {
 	if p.Repeat {
 		s.repeats.Add(1)
-		once(&s.beforeRepeat)
+		s.beforeRepeat.call()
 	}
 	r, err := s.Store.Enqueue(ctx, pool, p)
 	if !p.Repeat {
-		once(&s.afterEnter)
+		s.afterEnter.call()
 	}
 	return r, err
 }
@@ -135,11 +139,11 @@ func TestBeatDuringAGrant(t *testing.T) {
 		waitOn(h.t.Context(), d, "w1", 20*time.Second)
 		ctx, cancel := context.WithCancel(h.t.Context())
 		waitOn(ctx, d, "w2", 30*time.Second)
-		st.beforeBeat = func() {
+		st.beforeBeat.set(func() {
 			h.finish(d, busy)
 			time.Sleep(time.Millisecond)
-		}
-		st.beforeRepeat = cancel
+		})
+		st.beforeRepeat.set(cancel)
 		h.advance(2*time.Second, "node-a")
 		cancel()
 		synctest.Wait()
@@ -162,11 +166,11 @@ func TestOfferBeforeTheReply(t *testing.T) {
 		defer d.Close()
 		busy := h.dispatchAcknowledged(d, spec())
 		var freed time.Time
-		st.afterEnter = func() {
+		st.afterEnter.set(func() {
 			h.finish(d, busy)
 			freed = time.Now()
 			time.Sleep(time.Millisecond)
-		}
+		})
 		w := waitOn(h.t.Context(), d, "w", 20*time.Second)
 		<-w.done
 		if took := w.endedAt.Sub(freed); took > 50*time.Millisecond {

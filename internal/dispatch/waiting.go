@@ -126,7 +126,7 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 	switch {
 	case e == nil || x.ticket == nil: // it had the slot
 	case e.Code == wire.AllCandidatesFullOrFailed:
-		x.ticket.giveBack(x.ctx)
+		x.ticket.giveBack(x.ctx, node)
 	default:
 		x.ticket.pass(node)
 	}

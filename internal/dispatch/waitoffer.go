@@ -31,11 +31,14 @@ type offerer struct {
 	store    *storeClient
 	fleet    *fleet.Fleet
 	open     *openClasses
+	tend     func() // tends the queues
 	waiters  *waiters
 	tasks    *parallel.Group
 	metrics  *telemetry.Metrics
 	log      *slog.Logger
 	send     func(ctx context.Context, to core.InstanceID, o WaitOffer) error // nil: there are no other instances
+
+	outstanding outstandingOffers
 
 	mu      lockwait.Mutex[lockwait.DispatchOffers]
 	pending map[*fleet.Node]int       // slots that may be free
@@ -141,11 +144,25 @@ func (o *offerer) offerNode(ctx context.Context, n *fleet.Node, slots int) {
 				return
 			}
 			for _, offered := range r.Offers {
+				o.recheck(pool, n, offerSettled)
 				o.deliver(ctx, WaitOffer{Pool: pool, Waiter: offered.Waiter, Node: n.ID()})
 			}
 			slots -= len(r.Offers)
 			more = r.More
 		}
+	}
+}
+
+// recheck has a node probed after a time, if somebody waits in the queue of the pool then: a slot that was offered may still be free.
+func (o *offerer) recheck(pool core.PoolID, n *fleet.Node, after time.Duration) {
+	o.outstanding.add(pool, n, time.Now().Add(after))
+	o.tend()
+}
+
+// recheckNode has a node probed soon, because a slot that was offered was not used.
+func (o *offerer) recheckNode(pool core.PoolID, node core.NodeID) {
+	if n := o.fleet.Node(node); n != nil {
+		o.recheck(pool, n, 0)
 	}
 }
 
@@ -162,6 +179,7 @@ func (o *offerer) deliver(ctx context.Context, offer WaitOffer) {
 	if err := o.send(ctx, to, offer); err != nil && !errors.Is(err, context.Canceled) {
 		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
 		o.log.Info("a slot could not be offered to another instance", "instance", to, "node_id", offer.Node, "error", err)
+		o.recheckNode(offer.Pool, offer.Node)
 	}
 }
 

@@ -214,8 +214,13 @@ func (c *openClasses) waitingFor(ctx context.Context) *waitingFor {
 	if _ = c.renew(ctx); !c.any.Load() { // as above
 		return nil
 	}
+	return c.waitingIn(c.openPools()...)
+}
+
+// waitingIn returns for which nodes requests wait in the queues of pools, according to the copy.
+func (c *openClasses) waitingIn(pools ...core.PoolID) *waitingFor {
 	w := &waitingFor{}
-	for _, pool := range c.openPools() {
+	for _, pool := range pools {
 		for _, class := range c.classes(pool) {
 			w.filters = append(w.filters, newClassFilter(c.fleet, c.picker, class))
 		}

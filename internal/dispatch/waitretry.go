@@ -40,7 +40,7 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 		q.leave() // others may use it
 		return q.backoff.Wait(ctx)
 	default:
-		q.ticket.giveBack(ctx)
+		q.ticket.giveBack(ctx, q.offered)
 		q.offered = ""
 	}
 	if refusal.Code != wire.AllCandidatesFullOrFailed || !q.paused {

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -10,17 +11,18 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 const (
 	// tendInterval is how often the queues are tended in which somebody waits.
 	tendInterval = 100 * time.Millisecond
+	// tendJitter is by which part of it that varies.
+	tendJitter = 0.1
 	// beatEvery is with how many of these intervals the instance says that it is alive.
 	beatEvery = 2
-	// maxSwept is how many nodes one sweep probes.
-	maxSwept = 128
+	// maxSurveyed is how many nodes are probed when the first request of a class begins to wait.
+	maxSurveyed = 128
 )
 
 // tender tends the queues while somebody waits: it says that this instance is alive, keeps the copy of the open classes up to date, and, on one
@@ -32,6 +34,7 @@ type tender struct {
 	snapshots  *snapshots
 
 	sweeping atomic.Bool
+	rounds   map[core.PoolID][]*fleet.Node // nodes that are to be swept before any is swept again; used by the sweep that is under way
 
 	running lockwait.Mutex[lockwait.DispatchTender]
 	active  bool
@@ -46,43 +49,37 @@ func (t *tender) start() {
 	}
 }
 
-// run tends the queues until nobody waits, here or, according to the copy, elsewhere.
+// run tends the queues until nobody waits, here or, according to the copy, elsewhere, and no offer is outstanding.
 func (t *tender) run(ctx context.Context) {
 	for round := 0; ; round++ {
-		if !backoff.SleepJitter(ctx, tendInterval, 0.1) || t.stopIfIdle() {
+		if !backoff.SleepJitter(ctx, tendInterval, tendJitter) || t.stopIfIdle() {
 			return
 		}
-		own := t.waiters.pools()
+		var due map[core.PoolID][]*fleet.Node
+		if !t.sweeping.Load() {
+			due = t.outstanding.takeDue(time.Now())
+		}
 		pools := t.open.openPools()
-		for pool := range own {
-			if t.open.classes(pool) == nil {
+		add := func(pool core.PoolID) {
+			if !slices.Contains(pools, pool) {
 				pools = append(pools, pool)
 			}
 		}
+		for pool := range t.waiters.pools() {
+			add(pool)
+		}
+		for pool := range due {
+			add(pool)
+		}
 		freed := make(map[core.PoolID]bool)
 		for _, pool := range pools { // first: nothing that takes long may delay it
-			freed[pool] = round%beatEvery == 0 && t.beat(ctx, pool)
+			if round%beatEvery == 0 || due[pool] != nil { // an offer that was not used is taken back by this at the latest
+				freed[pool] = t.beat(ctx, pool)
+			}
 		}
 		if len(pools) > 0 && t.open.refresh(ctx, pools...) == nil {
-			t.sweepAll(pools, freed)
+			t.sweepAll(freed, due)
 		}
-	}
-}
-
-// sweepAll sweeps the queues in the background, unless that is being done.
-func (t *tender) sweepAll(pools []core.PoolID, freed map[core.PoolID]bool) {
-	if !t.sweeping.CompareAndSwap(false, true) {
-		return
-	}
-	started := t.tasks.Go(func(ctx context.Context) {
-		defer t.sweeping.Store(false)
-		for _, pool := range pools { // also if only others have waiters there: their instances may all be dead
-			t.sweep(ctx, pool, freed[pool])
-		}
-		t.sampleShares(ctx)
-	})
-	if !started {
-		t.sweeping.Store(false)
 	}
 }
 
@@ -100,7 +97,7 @@ func (t *tender) sampleShares(ctx context.Context) {
 func (t *tender) stopIfIdle() bool {
 	t.running.Lock()
 	defer t.running.Unlock()
-	t.active = t.waiters.count.Load() > 0 || t.open.any.Load()
+	t.active = t.waiters.count.Load() > 0 || t.open.any.Load() || t.outstanding.count.Load() > 0
 	return !t.active
 }
 
@@ -141,35 +138,9 @@ func (t *tender) repeat(ctx context.Context, w *waiter) bool {
 	return err == nil
 }
 
-// sweep probes some of the nodes for which requests wait in the queue of a pool, and offers their free slots. Slots are free that nobody was offered if
-// the instance that freed them died, or a message was lost. Of all instances one does it at a time.
-func (t *tender) sweep(ctx context.Context, pool core.PoolID, freed bool) {
-	if !freed {
-		first, err := t.store.Debounce(ctx, "wait-sweep:"+string(pool), tendInterval)
-		if err != nil {
-			t.store.recordError("debounce", err)
-		}
-		if err != nil || !first {
-			return
-		}
-	}
-	var nodes []*fleet.Node
-	seen := make(map[core.NodeID]bool)
-	classes := t.open.classes(pool)
-	for _, class := range classes {
-		for _, n := range t.sample(class, max(1, maxSwept/len(classes))) {
-			if !seen[n.ID()] && len(nodes) < maxSwept {
-				seen[n.ID()] = true
-				nodes = append(nodes, n)
-			}
-		}
-	}
-	t.probe(ctx, nodes, telemetry.SweepPeriodic)
-}
-
 // survey probes nodes of a class because its first request begins to wait: a slot may have become free when nobody waited for it yet.
 func (t *tender) survey(ctx context.Context, class *waitClass) {
-	t.probe(ctx, t.sample(class, maxSwept), telemetry.SweepFirst)
+	t.probe(ctx, t.sample(class, maxSurveyed), telemetry.SweepFirst)
 }
 
 // sample returns up to n nodes that can serve a class, from a random one on.
@@ -180,49 +151,22 @@ func (t *tender) sample(class *waitClass, n int) []*fleet.Node {
 	for x := range route.Indexes() {
 		total += x.Len()
 	}
-	if total == 0 {
-		return nil
-	}
-	skip := 0
+	first := 0
 	if total > n {
-		skip = rand.IntN(total)
+		first = rand.IntN(total)
 	}
 	var nodes []*fleet.Node
-	for _, skipped := range [...]bool{false, true} { // those after the random one, then those before
+	for _, before := range [...]bool{false, true} { // those from the random one on, then those before it
 		i := 0
 		for m := range route.All() {
-			if i++; (i <= skip) == skipped && len(nodes) < n && filter.canServe(m.Node) {
+			if before && i == first || len(nodes) == n {
+				break
+			}
+			if (i < first) == before && filter.canServe(m.Node) {
 				nodes = append(nodes, m.Node)
 			}
+			i++
 		}
 	}
 	return nodes
-}
-
-// probe probes nodes and offers their free slots.
-func (t *tender) probe(ctx context.Context, nodes []*fleet.Node, kind string) {
-	if len(nodes) == 0 {
-		return
-	}
-	ids := make([]core.NodeID, len(nodes))
-	for i, n := range nodes {
-		ids[i] = n.ID()
-	}
-	occupancy := make([]store.Occupancy, len(nodes))
-	if err := t.store.Probe(ctx, ids, occupancy); err != nil {
-		t.store.recordError("probe", err)
-		return
-	}
-	found := false
-	for i, n := range nodes {
-		o := &occupancy[i]
-		t.fleet.Observe(n, o.InFlight(), o.Slots(), t.fleet.Now())
-		if o.Free() {
-			t.freed(n, o.Slots()-o.InFlight())
-			found = true
-		}
-	}
-	if found {
-		t.metrics.Waiting.Sweeps.WithLabelValues(kind).Inc()
-	}
 }

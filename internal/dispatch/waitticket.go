@@ -46,10 +46,11 @@ func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tas
 	o := &offerer{
 		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk, tasks, cmp.Or(cfg.DecideWithin, time.Second)), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
 		send: cfg.SendOffer, pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
+		outstanding: outstandingOffers{nodes: make(map[offeredNode]settleTimes)},
 	}
 	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks}
-	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s}
-	o.open.opened = t.start
+	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s, rounds: make(map[core.PoolID][]*fleet.Node)}
+	o.open.opened, o.tend = t.start, t.start
 	return &Line{tender: t, tenants: cfg.Tenants}
 }
 
@@ -154,12 +155,13 @@ func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan stru
 	return "", false
 }
 
-// giveBack returns an offer that could not be used. The request keeps its place.
-func (t *ticket) giveBack(ctx context.Context) {
+// giveBack returns an offer of a node that could not be used. The request keeps its place.
+func (t *ticket) giveBack(ctx context.Context, node core.NodeID) {
 	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReturned).Inc()
 	if _, err := t.line.store.ReturnOffer(ctx, t.pool, t.Waiter); err != nil {
 		t.line.store.recordError("return_offer", err) // it lapses
 	}
+	t.line.recheckNode(t.pool, node)
 }
 
 // served takes the request out of the queue because it has got a slot. It does not wait for the store.

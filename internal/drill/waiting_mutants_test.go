@@ -25,7 +25,10 @@ type waitingMutant struct {
 
 var waitingMutants = map[string]waitingMutant{
 	"no-sweep": {
-		edits:  []edit{{waitingCode, `\tt\.probe\(ctx, nodes, telemetry\.SweepPeriodic\)`, "\t_ = nodes", 1}},
+		edits: []edit{
+			{waitingCode, `!t\.probe\(ctx, nodes, telemetry\.SweepPeriodic\)`, "false", 1},
+			{waitingCode, `t\.probe\(ctx, chunk, telemetry\.SweepOffered\)`, "_ = chunk", 1},
+		},
 		faults: []fault{pauseInstance(2500 * time.Millisecond), killInstance(3 * time.Second)}, want: []string{emptySlot},
 	},
 	"offers-do-not-lapse": {

@@ -18,7 +18,7 @@ var all = []Name{
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
 	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, MemstoreTenants{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
-	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchTender{}, DispatchSnapshot{}, DispatchShares{}, DispatchProber{},
+	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchOutstanding{}, DispatchTender{}, DispatchSnapshot{}, DispatchShares{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, DispatchTenants{}, RedisPermits{}, RedisAbandoned{},
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
@@ -212,6 +212,12 @@ type DispatchOffers struct{}
 
 // LockName implements Name.
 func (DispatchOffers) LockName() string { return "dispatch_offers" }
+
+// DispatchOutstanding names a lock of docs/locks.md.
+type DispatchOutstanding struct{}
+
+// LockName implements Name.
+func (DispatchOutstanding) LockName() string { return "dispatch_outstanding" }
 
 // DispatchTender names a lock of docs/locks.md.
 type DispatchTender struct{}

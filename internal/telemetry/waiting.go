@@ -24,7 +24,8 @@ const (
 // Why nodes were probed for free slots, a label.
 const (
 	SweepPeriodic = "periodic"
-	SweepFirst    = "first" // the first request of a class began to wait
+	SweepOffered  = "offered" // slots of the nodes were offered, and may not have been used
+	SweepFirst    = "first"   // the first request of a class began to wait
 )
 
 // Waiting counts requests that wait for a slot.
@@ -49,7 +50,7 @@ func newWaiting(f factory) Waiting {
 		requests: f.counterVec("lingua_wait_requests_total", "Requests that were to wait for a slot, by whether they may.", "verdict"),
 	}
 	zero(w.Offers, OfferReceived, OfferUsed, OfferReturned, OfferUnwanted, OfferLapsed)
-	zero(w.Sweeps, SweepPeriodic, SweepFirst)
+	zero(w.Sweeps, SweepPeriodic, SweepOffered, SweepFirst)
 	for _, outcome := range []string{WaitServed, WaitUnserved} {
 		w.Waits.WithLabelValues(outcome)
 	}

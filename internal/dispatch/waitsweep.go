@@ -1,0 +1,144 @@
+package dispatch
+
+import (
+	"context"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
+)
+
+const (
+	// maxSwept is how many nodes are probed in one interval, in all pools. A probe is a script of some 20 µs in Redis, so this is below 5 % of
+	// a core while somebody waits, and a fleet of 1,000 nodes is swept in six intervals.
+	maxSwept = 192
+	// minSwept is how many nodes of a pool are probed if there are many pools.
+	minSwept = 16
+	// sweepChunk is how many nodes are probed at once.
+	sweepChunk = 64
+	// sweepWithin is after what time a sweep does not go on to the next chunk: the store is slow.
+	sweepWithin = tendInterval / 2
+	// sweepEvery is how often the queue of a pool is swept, by one of the instances. It is as short as an interval may be.
+	sweepEvery = tendInterval - tendInterval/10
+)
+
+// sweepAll probes nodes in the background, unless that is being done: those whose offers should have been used by now, and the next ones of each pool.
+func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fleet.Node) {
+	if !t.sweeping.CompareAndSwap(false, true) {
+		return
+	}
+	started := t.tasks.Go(func(ctx context.Context) {
+		defer t.sweeping.Store(false)
+		for _, nodes := range due {
+			for chunk := range slices.Chunk(nodes, sweepChunk) {
+				if t.open.any.Load() {
+					t.probe(ctx, chunk, telemetry.SweepOffered)
+				}
+			}
+		}
+		open := t.open.openPools()
+		for _, pool := range open { // also if only others have waiters there: their instances may all be dead
+			t.sweep(ctx, pool, max(maxSwept/len(open), minSwept), freed[pool])
+		}
+		maps.DeleteFunc(t.rounds, func(pool core.PoolID, _ []*fleet.Node) bool { return !slices.Contains(open, pool) })
+		t.sampleShares(ctx)
+	})
+	if !started {
+		t.sweeping.Store(false)
+	}
+}
+
+// sweep probes the next of the nodes for which requests wait in the queue of a pool, and offers their free slots. Slots are free that nobody was offered if
+// the instance that freed them died, or a message was lost. Of all instances one does it at a time.
+func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed bool) {
+	first, err := t.store.Debounce(ctx, "wait-sweep:"+string(pool), sweepEvery)
+	if err != nil {
+		t.store.recordError("debounce", err)
+	}
+	if err != nil || !first && !freed {
+		return
+	}
+	wanted := t.open.waitingIn(pool)
+	if len(t.rounds[pool]) == 0 {
+		t.rounds[pool] = t.newRound(pool, wanted)
+	}
+	began := time.Now()
+	for limit > 0 && time.Since(began) < sweepWithin {
+		nodes := t.takeNext(pool, wanted, min(limit, sweepChunk))
+		if len(nodes) == 0 || !t.probe(ctx, nodes, telemetry.SweepPeriodic) {
+			return
+		}
+		limit -= len(nodes)
+	}
+}
+
+// newRound returns the nodes for which requests wait in the queue of a pool, in random order: the instances sweep in turns, each in its own order.
+func (t *tender) newRound(pool core.PoolID, wanted *waitingFor) []*fleet.Node {
+	type routeKey struct {
+		core.Direction
+		tts bool
+	}
+	routes := make(map[routeKey]bool)
+	seen := make(map[*fleet.Node]bool)
+	var nodes []*fleet.Node
+	for _, class := range t.open.classes(pool) {
+		key := routeKey{class.spec.Direction, class.spec.Options.RequireTTS}
+		if routes[key] {
+			continue
+		}
+		routes[key] = true
+		for m := range t.fleet.Route(key.Direction, key.tts).All() {
+			if !seen[m.Node] && wanted.wants(m.Node) {
+				nodes = append(nodes, m.Node)
+			}
+			seen[m.Node] = true
+		}
+	}
+	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
+	return nodes
+}
+
+// takeNext takes up to n nodes of the round of a pool for which requests still wait.
+func (t *tender) takeNext(pool core.PoolID, wanted *waitingFor, n int) []*fleet.Node {
+	left := t.rounds[pool]
+	nodes := make([]*fleet.Node, 0, n)
+	for len(left) > 0 && len(nodes) < n {
+		if wanted.wants(left[0]) {
+			nodes = append(nodes, left[0])
+		}
+		left = left[1:]
+	}
+	t.rounds[pool] = left
+	return nodes
+}
+
+// probe probes nodes and offers their free slots. It reports false if the store did not answer.
+func (t *tender) probe(ctx context.Context, nodes []*fleet.Node, kind string) bool {
+	ids := make([]core.NodeID, len(nodes))
+	for i, n := range nodes {
+		ids[i] = n.ID()
+	}
+	occupancy := make([]store.Occupancy, len(nodes))
+	if err := t.store.Probe(ctx, ids, occupancy); err != nil {
+		t.store.recordError("probe", err)
+		return false
+	}
+	found := false
+	for i, n := range nodes {
+		o := &occupancy[i]
+		t.fleet.Observe(n, o.InFlight(), o.Slots(), t.fleet.Now())
+		if o.Free() {
+			t.freed(n, o.Slots()-o.InFlight())
+			found = true
+		}
+	}
+	if found {
+		t.metrics.Waiting.Sweeps.WithLabelValues(kind).Inc()
+	}
+	return true
+}

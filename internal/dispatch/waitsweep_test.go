@@ -1,0 +1,118 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/store"
+)
+
+// fillNodes adds nodes of one slot each, which is taken by an instance that is not there.
+func (h *harness) fillNodes(n int) []core.LeaseRef {
+	h.t.Helper()
+	leases := make([]core.LeaseRef, n)
+	for i := range leases {
+		id := fmt.Sprintf("node-%04d", i)
+		h.addNode(id, 1)
+		node := h.fleet.Node(core.NodeID(id))
+		leases[i] = core.LeaseRef{Node: node.ID(), Job: core.JobID(fmt.Sprint("j", i)), Attempt: 1, Token: "i-dead.1"}
+		r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{Lease: leases[i], Handle: node.Handle(), Epoch: node.Epoch(), Revision: node.Declared().Revision})
+		if err != nil || r.Verdict != store.OK {
+			h.t.Fatal(r, err)
+		}
+	}
+	return leases
+}
+
+// releaseSilently releases a slot, and no instance learns of it.
+func (h *harness) releaseSilently(lease core.LeaseRef) {
+	h.t.Helper()
+	if err := h.mem.Release(h.t.Context(), store.ReleaseParams{Lease: lease}); err != nil {
+		h.t.Fatal(err)
+	}
+}
+
+// TestSweepOfALargeFleet: a slot that was freed without a word is found soon, whichever of many nodes it is of.
+func TestSweepOfALargeFleet(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		const nodes = 1000
+		leases := h.fillNodes(nodes)
+		for i, began := 0, time.Now(); time.Since(began) < 9*time.Second; i++ {
+			w := h.startWaiting(h.t.Context(), fmt.Sprint("w", i), 20*time.Second)
+			time.Sleep(250 * time.Millisecond)
+			freed := time.Now()
+			h.releaseSilently(leases[i*397%nodes])
+			<-w.done
+			if took := w.endedAt.Sub(freed); took > time.Second {
+				t.Errorf("a slot was free for %v while a request waited", took)
+			}
+			h.acknowledge(w.placement)
+		}
+	})
+}
+
+// unsweptStore is a store that no instance may sweep.
+type unsweptStore struct{ store.Store }
+
+func (unsweptStore) Debounce(context.Context, string, time.Duration) (bool, error) { return false, nil }
+
+func (s unsweptStore) Beat(ctx context.Context, pool core.PoolID, id core.InstanceID) (fairqueue.BeatResult, error) {
+	r, err := s.Store.Beat(ctx, pool, id)
+	r.Freed = false
+	return r, err
+}
+
+// TestNodeOfALostOfferIsProbed: the instance that has made an offer that was lost finds the slot that is still free, without a sweep of all nodes.
+func TestNodeOfALostOfferIsProbed(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		var waits atomic.Pointer[dispatch.Dispatcher]
+		var sent atomic.Int64
+		offers := h.secondInstance(unsweptStore{h.store}, h.fleet, func(c *dispatch.Config) {
+			c.Instance = "i-offers"
+			c.SendOffer = func(_ context.Context, _ core.InstanceID, o dispatch.WaitOffer) error {
+				if sent.Add(1) > 2 {
+					waits.Load().ReceiveOffer(o)
+				}
+				return nil
+			}
+		})
+		defer offers.Close()
+		waits.Store(h.secondInstance(unsweptStore{h.store}, h.fleet))
+		defer waits.Load().Close()
+		busy := h.dispatchAcknowledged(offers, spec())
+		w := waitOn(h.t.Context(), waits.Load(), "w", 20*time.Second)
+		h.finish(offers, busy)
+		time.Sleep(1200 * time.Millisecond)
+		if !w.hasEnded() || w.placement.Node != "node-a" || sent.Load() != 3 {
+			t.Errorf("placed %v after %d offers, of which two were lost", w.hasEnded(), sent.Load())
+		}
+	})
+}
+
+// TestNodeOfAReturnedOfferIsProbed: a slot that was taken for a moment, so that its offer was returned, is offered again without a sweep of all nodes.
+func TestNodeOfAReturnedOfferIsProbed(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		leases := h.fillNodes(1)
+		d := h.secondInstance(unsweptStore{h.store}, h.fleet)
+		defer d.Close()
+		w := waitOn(h.t.Context(), d, "w", 20*time.Second)
+		d.NotifyFreeSlots(h.fleet.Node("node-0000")) // it is not free
+		synctest.Wait()
+		h.releaseSilently(leases[0])
+		time.Sleep(200 * time.Millisecond)
+		if !w.hasEnded() || w.placement.Node != "node-0000" {
+			t.Errorf("placed %v: %+v", w.hasEnded(), w.placement)
+		}
+	})
+}
