@@ -63,3 +63,45 @@ func (g *callGroup) finish(id core.JobID, c *call) {
 	g.mu.Unlock()
 	close(c.done)
 }
+
+// placeFunc places the job of a request, or refuses it.
+type placeFunc func(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error)
+
+// dispatch is Dispatch without metrics. Concurrent calls for the same job share one result.
+func (d *Dispatcher) dispatch(ctx context.Context, r *Request, place placeFunc) (Placement, *wire.Error) {
+	id := r.Job()
+	fingerprint := r.Fingerprint()
+	if r.Unique {
+		return place(id, fingerprint, r)
+	}
+	for {
+		call, first := d.calls.join(id, fingerprint, !r.until.IsZero())
+		if first {
+			call.placement, call.err = place(id, fingerprint, r)
+			call.abandoned = ctx.Err() != nil && call.err != nil
+			d.calls.finish(id, call)
+			return call.placement, call.err
+		}
+		if call.fingerprint != fingerprint {
+			return Placement{}, mismatchError(id)
+		}
+		if call.waits && r.until.IsZero() {
+			return place(id, fingerprint, r) // it does not wait for a slot as the other does
+		}
+		if !call.await(ctx, r.until) {
+			if ctx.Err() != nil {
+				return Placement{}, storeError(ctx)
+			}
+			return Placement{}, errFull()
+		}
+		if waitIsOver := call.waits && isWaitRefusal(call.err); call.abandoned || waitIsOver && time.Now().Before(r.until) {
+			continue // this one is not over
+		}
+		return call.placement, call.err
+	}
+}
+
+// isWaitRefusal reports whether a request was refused because it got no slot within its own time.
+func isWaitRefusal(e *wire.Error) bool {
+	return e != nil && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.CannotBeMet)
+}

@@ -146,7 +146,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
 	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
 	d.selector.ring, d.selector.open = cfg.Ring, d.open
-	d.limits = &tenantLimits{gate: cfg.Tenants, cfg: d.cfg, store: d.store, tasks: d.tasks, inFlight: d.inFlight, waiting: make(map[core.TenantID][]*roomWaiter)}
+	d.limits = newTenantLimits(d.cfg, d.store, d.tasks, d.inFlight, d.tokens)
 	d.runner = &runner{
 		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, line: d.Line, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,

@@ -48,6 +48,9 @@ type Request struct {
 	watch   *probeWatch   // of a probe; nil: it is none
 
 	refused *refusedSelection // the last selection for the request, if it found no slot
+
+	counted *admission        // of its tenant; nil: it is not counted, or its job is
+	limit   store.TenantLimit // of its tenant, which has refused it last
 }
 
 // Dispatch gives a job to a node and returns when it was delivered. The same request gives the same job, however often it is
@@ -55,7 +58,7 @@ type Request struct {
 func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error) {
 	began := time.Now()
 	d.beginTrace(&r)
-	p, err := d.dispatch(ctx, &r, d.place)
+	p, err := d.dispatch(ctx, &r, d.placeNow)
 	d.metrics.ObserveDispatch(time.Since(began), err != nil, r.exemplar(err != nil))
 	if err != nil {
 		d.countRefusal(&r, err, 0)
@@ -68,49 +71,10 @@ func (d *Dispatcher) Dispatch(ctx context.Context, r Request) (Placement, error)
 func (d *Dispatcher) countRefusal(r *Request, e *wire.Error, waited time.Duration) {
 	d.metrics.Refusals.WithLabelValues(string(e.Code)).Inc()
 	d.selector.countRefusal(e, r.refused)
+	if e.Code == wire.RateLimited && r.limit != store.NoLimit {
+		d.cfg.Tenants.CountRefusal(r.Tenant, r.limit)
+	}
 	d.cfg.Observer.RequestRefused(r.Direction, e.Code, waited)
-}
-
-// placeFunc places the job of a request, or refuses it.
-type placeFunc func(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error)
-
-// dispatch is Dispatch without metrics. Concurrent calls for the same job share one result.
-func (d *Dispatcher) dispatch(ctx context.Context, r *Request, place placeFunc) (Placement, *wire.Error) {
-	id := r.Job()
-	fingerprint := r.Fingerprint()
-	if r.Unique {
-		return place(id, fingerprint, r)
-	}
-	for {
-		call, first := d.calls.join(id, fingerprint, !r.until.IsZero())
-		if first {
-			call.placement, call.err = place(id, fingerprint, r)
-			call.abandoned = ctx.Err() != nil && call.err != nil
-			d.calls.finish(id, call)
-			return call.placement, call.err
-		}
-		if call.fingerprint != fingerprint {
-			return Placement{}, mismatchError(id)
-		}
-		if call.waits && r.until.IsZero() {
-			return place(id, fingerprint, r) // it does not wait for a slot as the other does
-		}
-		if !call.await(ctx, r.until) {
-			if ctx.Err() != nil {
-				return Placement{}, storeError(ctx)
-			}
-			return Placement{}, errFull()
-		}
-		if waitIsOver := call.waits && isWaitRefusal(call.err); call.abandoned || waitIsOver && time.Now().Before(r.until) {
-			continue // this one is not over
-		}
-		return call.placement, call.err
-	}
-}
-
-// isWaitRefusal reports whether a request was refused because it got no slot within its own time.
-func isWaitRefusal(e *wire.Error) bool {
-	return e != nil && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.CannotBeMet)
 }
 
 // isLeaving reports whether this instance takes no job of a request any more, because it is shutting down.
@@ -118,7 +82,14 @@ func (d *Dispatcher) isLeaving(r *Request) bool {
 	return d.runner.draining.Load() || d.leaving.Load() && r.Utterance.Turn == 0
 }
 
-// place reserves a slot, creates the job's record and delivers the job, unless the job exists.
+// placeNow places the job of a request that does not wait.
+func (d *Dispatcher) placeNow(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error) {
+	defer r.uncount()
+	return d.place(id, fingerprint, r)
+}
+
+// place reserves a slot, creates the job's record and delivers the job, unless the job exists. A request that was refused may still be counted
+// for its tenant: the caller ends that.
 func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Placement, refusal *wire.Error) {
 	step := r.Steps.Begin(tracing.SpanDispatch)
 	step.Link(r.Traceparent)
@@ -136,17 +107,14 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 		return d.refuse(d.decide.Context(), id, fingerprint, e.RetryIn(time.Second))
 	}
 	decide := d.decide.Context()
-	token := d.tokens.next()
-	counted, refusal := d.limits.admit(decide, r, token)
-	if refusal != nil {
+	if refusal := d.limits.admit(decide, r); refusal != nil {
 		return d.refuse(decide, id, fingerprint, refusal)
 	}
 	previous := d.spread.prepare(decide, r)
-	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: token, firstPool: d.affinePool(&r.Previous), offered: r.offered, steps: r.Steps}
+	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), offered: r.offered, steps: r.Steps}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
 	r.refused = slot.refused
 	if refusal != nil {
-		counted.undo()
 		if r.offered != "" {
 			return Placement{}, refusal // it was looked for when the request began to wait
 		}
@@ -154,7 +122,6 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	}
 	now := time.Now()
 	if !r.until.IsZero() && now.After(r.until) {
-		counted.undo()
 		d.slots.release(reserved.lease, reserved.member.Node, false)
 		return Placement{}, errFull()
 	}
@@ -164,15 +131,15 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	if !r.since.IsZero() {
 		r.Utterance.WaitMS = max(0, now.Sub(r.since).Milliseconds())
 	}
-	job, created, refusal := d.create(decide, fingerprint, r, reserved, counted)
-	if !created || refusal != nil {
-		counted.undo()
-		if refusal != nil {
-			return Placement{}, refusal
-		}
+	job, created, refusal := d.create(decide, fingerprint, r, reserved)
+	switch {
+	case refusal != nil:
+		return Placement{}, refusal
+	case !created:
 		d.slots.release(reserved.lease, reserved.member.Node, false)
 		return placementOf(job, fingerprint)
 	}
+	r.created()
 	step.End("")
 	r.Steps.ExportWait(now, job.Created)
 	c := callerRefusable
@@ -199,9 +166,9 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 }
 
 // create writes the record of a job that has a slot, unless there is one. An error means that it may have been written.
-func (d *Dispatcher) create(ctx context.Context, fingerprint string, r *Request, reserved reservation, counted *admission) (job *core.Job, created bool, _ *wire.Error) {
+func (d *Dispatcher) create(ctx context.Context, fingerprint string, r *Request, reserved reservation) (job *core.Job, created bool, _ *wire.Error) {
 	spec := r.Spec
-	spec.Pool, spec.Admission = reserved.pool, counted.name()
+	spec.Pool, spec.Admission = reserved.pool, r.counted.name()
 	holder := core.Holder{Attempt: 1, Node: reserved.lease.Node, Epoch: reserved.epoch}
 	step := r.Steps.Begin(tracing.SpanCreate)
 	job, created, err := d.store.Create(ctx, store.CreateParams{
@@ -210,7 +177,8 @@ func (d *Dispatcher) create(ctx context.Context, fingerprint string, r *Request,
 	step.End(storeFailure(err))
 	if err != nil {
 		d.store.recordError("create", err)
-		d.failUncertain(reserved, counted)
+		d.failUncertain(reserved, r.counted)
+		r.counted = nil
 		return nil, false, store.Unavailable()
 	}
 	return job, created, nil
@@ -236,7 +204,6 @@ func (d *Dispatcher) refuse(ctx context.Context, id core.JobID, fingerprint stri
 // job will not be delivered. A record that another request has created meanwhile is left alone.
 func (d *Dispatcher) failUncertain(r reservation, counted *admission) {
 	d.uncertain.Store(r.lease.Job, nil)
-	undo := counted.hold()
 	d.tasks.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
 		defer cancel()
@@ -249,7 +216,9 @@ func (d *Dispatcher) failUncertain(r reservation, counted *admission) {
 		d.uncertain.Delete(r.lease.Job)
 		if known {
 			d.slots.release(r.lease, r.member.Node, false)
-			undo()
+			if counted != nil {
+				d.limits.release(counted)
+			}
 		}
 	})
 }

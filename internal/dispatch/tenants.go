@@ -1,8 +1,9 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
@@ -14,56 +15,40 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// tenantLimits counts the jobs of tenants that have limits. A job is admitted before a node is selected for it, and counted until it has
-// ended, whichever instance ends it. A tenant without a limit costs nothing.
+// tenantLimits counts the jobs of tenants that have limits. A request is counted before a node is selected for it or it waits in the queue, so
+// that a tenant at its limit takes neither a slot nor a turn from others. It is counted until its job has ended, whichever instance ends it,
+// or until it is refused. A tenant without a limit costs nothing.
 type tenantLimits struct {
 	gate     *tenants.Gate // nil: no tenant has limits
 	cfg      *Config
 	store    *storeClient
 	tasks    *parallel.Group
 	inFlight *inFlightTable
+	tokens   *tokenSource
+	rooms    *roomLines
 
-	mu      lockwait.Mutex[lockwait.DispatchTenants]
-	waiting map[core.TenantID][]*roomWaiter
+	mu   lockwait.Mutex[lockwait.DispatchHeld]
+	held map[*admission]struct{} // counts of requests that wait in the queue
 }
 
-// roomWaiter is a request that waits until its tenant has room.
-type roomWaiter struct {
-	since time.Time
-	wake  chan<- struct{}
+func newTenantLimits(cfg *Config, st *storeClient, tasks *parallel.Group, inFlight *inFlightTable, tokens *tokenSource) *tenantLimits {
+	return &tenantLimits{
+		gate: cfg.Tenants, cfg: cfg, store: st, tasks: tasks, inFlight: inFlight, tokens: tokens,
+		rooms: newRoomLines(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)), held: make(map[*admission]struct{}),
+	}
 }
 
-// admission is the count of a request whose job was not created yet. Nil is that of a request that is not counted.
+// heldFor is for how long the count of a waiting request is valid. It is renewed: the count of an instance that dies should not last longer.
+const heldFor = 3 * tenants.RenewInterval
+
+// admission is the count of a request whose job was not created yet.
 type admission struct {
-	limits *tenantLimits // nil: it was undone, or is undone elsewhere
+	limits *tenantLimits
 	spec   core.Spec
 	token  core.Token
 }
 
-// admit counts the job of a request. The caller undoes it unless the job is created.
-func (l *tenantLimits) admit(ctx context.Context, r *Request, token core.Token) (*admission, *wire.Error) {
-	if l.gate == nil || r.Probe || !l.gate.LimitsJobs(r.Tenant) {
-		return nil, nil
-	}
-	a := &admission{limits: l, spec: r.Spec, token: token}
-	refusal, err := l.gate.AdmitJob(ctx, &a.spec, token, l.keep(&r.Spec))
-	if err != nil {
-		l.store.recordError("admit", err)
-		a.undo() // it may be counted
-		return nil, store.Unavailable()
-	}
-	return a, refusal
-}
-
-// keep is how long a job may take. That of an utterance may wait for its audio once.
-func (l *tenantLimits) keep(spec *core.Spec) time.Duration {
-	if spec.Utterance.Turn > 0 {
-		return l.cfg.JobTimeout + l.cfg.AudioGrace
-	}
-	return l.cfg.JobTimeout
-}
-
-// name returns the name of the count, which the job gets.
+// name returns the name of the count, which the job gets. Nil is the admission of a request that is not counted.
 func (a *admission) name() core.Token {
 	if a == nil {
 		return ""
@@ -71,21 +56,76 @@ func (a *admission) name() core.Token {
 	return a.token
 }
 
-// undo ends the count of a request whose job was not created, and gives its tokens back.
-func (a *admission) undo() {
-	if a != nil && a.limits != nil {
-		a.limits.remove(&a.spec, a.token, true)
+// uncount ends the count of a request whose job was not created, and gives its tokens back.
+func (r *Request) uncount() {
+	if a := r.counted; a != nil {
+		r.counted = nil
+		a.limits.release(a)
 	}
 }
 
-// hold makes undo do nothing, and returns a function that does it: the caller does not know yet whether the job was created.
-func (a *admission) hold() (undo func()) {
-	if a == nil {
-		return func() {}
+// admit counts the job of a request for as long as the job may take.
+func (l *tenantLimits) admit(ctx context.Context, r *Request) *wire.Error {
+	timeout := cmp.Or(r.timeout, l.cfg.JobTimeout)
+	if r.Utterance.Turn > 0 {
+		timeout += l.cfg.AudioGrace // it may wait for its audio once
 	}
-	held := *a
-	a.limits = nil
-	return held.undo
+	return l.count(ctx, r, tenants.KeepJob(timeout))
+}
+
+// hold counts a request while it waits.
+func (l *tenantLimits) hold(ctx context.Context, r *Request) *wire.Error {
+	if e := l.count(ctx, r, heldFor); e != nil || r.counted == nil {
+		return e
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.held[r.counted] = struct{}{}
+	return nil
+}
+
+// count counts a request, unless a limit forbids it. One that is counted is counted for keep from now on; if its count has expired, it is
+// counted again or refused.
+func (l *tenantLimits) count(ctx context.Context, r *Request, keep time.Duration) *wire.Error {
+	if l.gate == nil || r.Probe || r.counted == nil && !l.gate.LimitsJobs(r.Tenant) {
+		return nil
+	}
+	if r.counted == nil {
+		r.counted = &admission{limits: l, spec: r.Spec, token: l.tokens.next()}
+	}
+	refusal, err := l.gate.AdmitJob(ctx, &r.counted.spec, r.counted.token, keep)
+	if err != nil {
+		l.store.recordError("admit", err)
+		r.uncount() // it may be counted
+		return store.Unavailable()
+	}
+	if refusal == nil {
+		return nil
+	}
+	l.forget(r.counted)
+	r.counted, r.limit = nil, refusal.Limit
+	return refusal.Error
+}
+
+// forget stops renewing a count.
+func (l *tenantLimits) forget(a *admission) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.held, a)
+}
+
+// created says that a request has become a job, with whose end its count ends.
+func (r *Request) created() {
+	if a := r.counted; a != nil {
+		r.counted = nil
+		a.limits.forget(a)
+	}
+}
+
+// release ends the count of a request whose job was not created, and gives its tokens back.
+func (l *tenantLimits) release(a *admission) {
+	l.forget(a)
+	l.remove(&a.spec, a.token, true)
 }
 
 // jobEnded ends the count of a job. A job that was refused gives its tokens back: its caller was told that it is none.
@@ -99,74 +139,96 @@ func (l *tenantLimits) jobEnded(job *core.Job) {
 func (l *tenantLimits) remove(spec *core.Spec, token core.Token, undo bool) {
 	l.tasks.Go(func(ctx context.Context) {
 		if l.store.retry(ctx, func() error { return l.gate.EndJob(ctx, spec, token, undo) }) {
-			l.wakeNext(spec.Tenant)
+			l.rooms.wake(spec.Tenant)
 		}
 	})
 }
 
-// awaitRoom makes a count that ends on this instance wake a request that a limit of its tenant has refused, until the caller calls stop.
-func (l *tenantLimits) awaitRoom(e *wire.Error, r *Request, wake chan<- struct{}) (stop func()) {
-	if e.Code != wire.RateLimited {
-		return func() {}
-	}
-	w := &roomWaiter{since: r.since, wake: wake}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.waiting[r.Tenant] = append(l.waiting[r.Tenant], w)
-	return func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		list := slices.DeleteFunc(l.waiting[r.Tenant], func(other *roomWaiter) bool { return other == w })
-		if l.waiting[r.Tenant] = list; len(list) == 0 {
-			delete(l.waiting, r.Tenant)
-		}
-	}
-}
-
-// wakeNext wakes the request of a tenant that has waited longest for room.
-func (l *tenantLimits) wakeNext(tenant core.TenantID) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting[tenant]) == 0 {
-		return
-	}
-	next := slices.MinFunc(l.waiting[tenant], func(a, b *roomWaiter) int { return a.since.Compare(b.since) })
-	select {
-	case next.wake <- struct{}{}:
-	default: // it is awake
-	}
-}
-
-// RenewTenants restores the counts of in-flight jobs that the store has lost, from time to time, until the context ends.
+// RenewTenants restores the counts of jobs and of waiting requests that the store has lost, from time to time, until the context ends.
 func (d *Dispatcher) RenewTenants(ctx context.Context) {
 	for d.limits.gate != nil && backoff.Sleep(ctx, backoff.Jitter(tenants.RenewInterval, 0.1)) {
-		d.limits.renew(ctx)
+		d.limits.renewJobs(ctx)
+		d.limits.renewHeld(ctx)
 	}
 }
 
-// renew restores the counts of in-flight jobs that the store has lost.
-func (l *tenantLimits) renew(ctx context.Context) {
+// renewJobs restores the counts of in-flight jobs that the store has lost.
+func (l *tenantLimits) renewJobs(ctx context.Context) {
 	for tenant, counted := range l.inFlight.countedByTenant() {
-		missing, err := l.gate.MissingJobs(ctx, tenant, counted.names)
+		missing, err := l.gate.RenewJobs(ctx, tenant, counted.names, 0)
 		if err != nil {
 			l.store.recordError("renew", err)
 			continue // the next time will do
 		}
 		for _, name := range missing {
-			// A job that has ended since is not counted any more on purpose.
-			f := l.inFlight.get(counted.jobs[name])
-			if f == nil {
-				continue
-			}
-			job := f.record()
-			if current, err := l.store.Get(ctx, job.ID); err != nil || current.State.Terminal() {
-				continue // another instance has ended it, and its count
-			}
-			if err := l.gate.RestoreJob(ctx, &job.Spec, max(time.Until(f.deadline), 0)); err != nil {
-				l.store.recordError("renew", err)
+			if f := l.inFlight.get(counted.jobs[name]); f != nil {
+				l.restoreJob(ctx, f)
 			}
 		}
 	}
+}
+
+// restoreJob counts a job that is not counted. Another instance may end the job, and remove its count, at the same time: the record is read
+// after the count was added, so that one of the two removes it.
+func (l *tenantLimits) restoreJob(ctx context.Context, f *inFlightJob) {
+	job := f.record()
+	if err := l.gate.RestoreJob(ctx, &job.Spec, job.Admission, tenants.KeepJob(max(time.Until(f.deadline), 0))); err != nil {
+		l.store.recordError("renew", err)
+		return
+	}
+	if current, err := l.store.Get(ctx, job.ID); errors.Is(err, store.ErrNoJob) || err == nil && current.State.Terminal() {
+		l.remove(&job.Spec, job.Admission, false)
+	}
+}
+
+// renewHeld renews the counts of requests that wait, and restores those that the store has lost.
+func (l *tenantLimits) renewHeld(ctx context.Context) {
+	for tenant, held := range l.heldByTenant() {
+		names := make([]string, 0, len(held))
+		for name := range held {
+			names = append(names, name)
+		}
+		missing, err := l.gate.RenewJobs(ctx, tenant, names, heldFor)
+		if err != nil {
+			l.store.recordError("renew", err)
+			continue
+		}
+		for _, name := range missing {
+			l.restoreHeld(ctx, held[name])
+		}
+	}
+}
+
+// restoreHeld counts a waiting request that is not counted. If it has stopped waiting meanwhile, its count may have been removed before it was
+// added.
+func (l *tenantLimits) restoreHeld(ctx context.Context, a *admission) {
+	if !l.isHeld(a) {
+		return
+	}
+	if err := l.gate.RestoreJob(ctx, &a.spec, a.token, heldFor); err != nil {
+		l.store.recordError("renew", err)
+	}
+}
+
+func (l *tenantLimits) isHeld(a *admission) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, held := l.held[a]
+	return held
+}
+
+// heldByTenant returns the counts of waiting requests, by tenant and name.
+func (l *tenantLimits) heldByTenant() map[core.TenantID]map[string]*admission {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := make(map[core.TenantID]map[string]*admission)
+	for a := range l.held {
+		if all[a.spec.Tenant] == nil {
+			all[a.spec.Tenant] = make(map[string]*admission)
+		}
+		all[a.spec.Tenant][string(a.token)] = a
+	}
+	return all
 }
 
 // countedJobs are the in-flight jobs of one tenant that are counted.
@@ -199,27 +261,4 @@ func (d *Dispatcher) InFlightByTenant() map[core.TenantID]int {
 	counts := make(map[core.TenantID]int)
 	d.inFlight.each(func(f *inFlightJob) { counts[f.record().Tenant]++ })
 	return counts
-}
-
-// waitEnds returns until when a request waits that was refused: it is refused for good then. One that its tenant's limits forbid for longer
-// than it may wait is refused at once, so that its caller knows when to come again.
-func (w *Wait) waitEnds(e *wire.Error) time.Time {
-	switch {
-	case e.Code == wire.NoCapableNode && w.Join.Before(w.Until):
-		return w.Join
-	case e.Code == wire.RateLimited && time.Now().Add(recheckAfter(e)).After(w.Until):
-		return time.Time{}
-	}
-	return w.Until
-}
-
-// recheckAfter returns after how long a waiting request tries again, unless it is woken before.
-func recheckAfter(e *wire.Error) time.Duration {
-	switch e.Code {
-	case wire.NoCapableNode:
-		return recheckIncapable
-	case wire.RateLimited:
-		return time.Duration(e.RetryAfterMS) * time.Millisecond
-	}
-	return recheckInterval
 }

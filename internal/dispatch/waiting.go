@@ -64,7 +64,10 @@ type waitingRequest struct {
 
 // place places the request as soon as it can, and returns the refusal when its time is over.
 func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error) {
-	defer func() { x.ticket.leave() }()
+	defer func() {
+		x.ticket.leave()
+		r.uncount()
+	}()
 	r.reserved = func() {
 		x.ticket.served()
 		x.ticket = nil
@@ -78,8 +81,12 @@ func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (P
 			return Placement{}, storeError(x.ctx)
 		case e.Code == wire.AllCandidatesFullOrFailed:
 			p, e = x.awaitSlot(id, fingerprint, e)
+		case e.Code == wire.RateLimited:
+			x.leaveQueue()
+			p, e = x.awaitRoom(id, fingerprint, e)
 		default:
 			x.leaveQueue() // what it waits for is no slot
+			r.uncount()
 			p, e = x.recheck(id, fingerprint, e)
 		}
 	}
@@ -93,10 +100,17 @@ func errFull() *wire.Error {
 	return e.RetryIn(time.Second)
 }
 
-// first tries to place the request, unless others wait for the same slots: then it is their turn.
+// first tries to place the request, unless others wait for the same slots, or for the limits of the same tenant: then it is their turn.
 func (x *waitingRequest) first(id core.JobID, fingerprint string) (Placement, *wire.Error) {
-	if class, pool := newWaitClass(x.d.fleet, &x.request.Spec, nil); x.d.open.isOpen(x.ctx, pool, class.id) && x.d.inFlight.get(id) == nil {
-		return x.d.refuse(x.d.decide.Context(), id, fingerprint, errFull()) // the job may have a record
+	if x.d.inFlight.get(id) != nil {
+		return x.try(id, fingerprint, "")
+	}
+	if why, others := x.d.limits.rooms.refusal(roomKeyOf(x.request)); others {
+		x.request.limit = why.limit
+		return x.d.refuse(x.d.decide.Context(), id, fingerprint, why.err) // the job may have a record
+	}
+	if class, pool := newWaitClass(x.d.fleet, &x.request.Spec, nil); x.d.open.isOpen(x.ctx, pool, class.id) {
+		return x.d.refuse(x.d.decide.Context(), id, fingerprint, errFull())
 	}
 	return x.try(id, fingerprint, "")
 }
@@ -110,6 +124,9 @@ func (x *waitingRequest) try(id core.JobID, fingerprint string, offered core.Nod
 // awaitSlot waits in the queue for a slot and tries to place the request there. It returns the earlier refusal when the time is over.
 func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *wire.Error) (Placement, *wire.Error) {
 	if x.ticket == nil {
+		if e := x.d.limits.hold(x.ctx, x.request); e != nil {
+			return Placement{}, e
+		}
 		t, estimate, e := x.d.enter(x.ctx, &entry{job: id, spec: &x.request.Spec, since: x.wait.Since, until: x.wait.Until})
 		if e != nil {
 			return Placement{}, e
@@ -163,15 +180,12 @@ func (x *waitingRequest) leaveQueue() {
 	x.ticket = nil
 }
 
-// recheck tries again after a while, or when its tenant has room again.
+// recheck tries again after a while.
 func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Error) (Placement, *wire.Error) {
 	asleep := time.Now()
-	wake := make(chan struct{}, 1)
-	defer x.d.limits.awaitRoom(e, x.request, wake)()
 	timer := time.NewTimer(min(backoff.Jitter(recheckAfter(e), 0.2), time.Until(x.wait.waitEnds(e))))
 	defer timer.Stop()
 	select {
-	case <-wake:
 	case <-timer.C:
 	case <-x.stopped():
 	case <-x.ctx.Done():
@@ -179,6 +193,29 @@ func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Erro
 	}
 	x.waited += time.Since(asleep)
 	return x.try(id, fingerprint, "")
+}
+
+// waitEnds returns until when a request waits that was refused: it is refused for good then. One that its tenant's limits forbid for longer
+// than it may wait is refused at once, so that its caller knows when to come again.
+func (w *Wait) waitEnds(e *wire.Error) time.Time {
+	switch {
+	case e.Code == wire.NoCapableNode && w.Join.Before(w.Until):
+		return w.Join
+	case e.Code == wire.RateLimited && time.Now().Add(recheckAfter(e)).After(w.Until):
+		return time.Time{}
+	}
+	return w.Until
+}
+
+// recheckAfter returns after how long a waiting request tries again, unless it is woken before.
+func recheckAfter(e *wire.Error) time.Duration {
+	switch e.Code {
+	case wire.NoCapableNode:
+		return recheckIncapable
+	case wire.RateLimited:
+		return time.Duration(e.RetryAfterMS) * time.Millisecond
+	}
+	return recheckInterval
 }
 
 // Waiting returns how many requests wait on this instance for a free slot.

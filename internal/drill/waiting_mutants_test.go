@@ -41,7 +41,7 @@ var waitingMutants = map[string]waitingMutant{
 	},
 	"arrivals-take-slots-of-waiters": {
 		edits: []edit{
-			{waitingCode, `x\.d\.open\.isOpen\(x\.ctx, pool, class\.id\) && x\.d\.inFlight`, "false && class != nil && pool == pool && x.d.inFlight", 1},
+			{waitingCode, `x\.d\.open\.isOpen\(x\.ctx, pool, class\.id\) \{`, "false && class != nil && pool == pool {", 1},
 			{"internal/dispatch/selector.go", `if x\.waiting\.wants\(m\.Node\) \{`, "if false {", 1},
 		},
 		faults: []fault{pauseInstance(500 * time.Millisecond)}, want: []string{overtaken},

@@ -13,7 +13,8 @@ import (
 // clock.
 type Tenants interface {
 	// AdmitMember adds a member, unless a limit forbids it, and takes the tokens of a job. It decides about all limits at once: a member that
-	// one of them forbids changes nothing. A member that is there is admitted and takes nothing more, so that a call can be repeated.
+	// one of them forbids changes nothing. A member that is there is admitted and takes nothing more, so that a call can be repeated; it expires
+	// p.Keep from now, also if that is earlier than before, unless it is restored.
 	AdmitMember(ctx context.Context, p MemberParams) (TenantVerdict, error)
 	// RemoveMember removes a member. With Undo it also gives back the tokens that the member took. It does nothing if the member is not there.
 	RemoveMember(ctx context.Context, p MemberParams) error

@@ -60,16 +60,25 @@ func (g *Gate) job(spec *core.Spec, admission core.Token) store.MemberParams {
 	}
 }
 
-// AdmitJob counts the job of a request for its tenant, until it is ended or undone, and some time after its timeout at the latest. The
-// refusal, if any, says which limit forbids it.
-func (g *Gate) AdmitJob(ctx context.Context, spec *core.Spec, admission core.Token, timeout time.Duration) (refusal *wire.Error, err error) {
+// KeepJob is for how long a job is counted that may take this long, if nobody ends it.
+func KeepJob(timeout time.Duration) time.Duration { return timeout + expiryMargin }
+
+// Refusal says which limit forbids a job or a session.
+type Refusal struct {
+	*wire.Error
+	Limit store.TenantLimit
+}
+
+// AdmitJob counts the job of a request for its tenant until it is ended or undone, or for keep. A job that is counted is counted for keep from
+// now on. The refusal, if any, is not counted: the request may wait.
+func (g *Gate) AdmitJob(ctx context.Context, spec *core.Spec, admission core.Token, keep time.Duration) (*Refusal, error) {
 	p := g.job(spec, admission)
-	p.Keep = timeout + expiryMargin
+	p.Keep = keep
 	v, err := g.store.AdmitMember(ctx, p)
-	if err != nil {
+	if err != nil || v.Refused == store.NoLimit {
 		return nil, err
 	}
-	return g.refuse(&p, v), nil
+	return &Refusal{Error: describeRefusal(&p, v), Limit: v.Refused}, nil
 }
 
 // EndJob ends the count of a job that has ended. One that never began, because its request was refused, gives its tokens back.
@@ -79,17 +88,17 @@ func (g *Gate) EndJob(ctx context.Context, spec *core.Spec, admission core.Token
 	return g.store.RemoveMember(ctx, p)
 }
 
-// RestoreJob counts a job again that the store has lost.
-func (g *Gate) RestoreJob(ctx context.Context, spec *core.Spec, timeout time.Duration) error {
-	p := g.job(spec, spec.Admission)
-	p.Restore, p.Keep = true, timeout+expiryMargin
+// RestoreJob counts a job again, for keep, that the store has lost.
+func (g *Gate) RestoreJob(ctx context.Context, spec *core.Spec, admission core.Token, keep time.Duration) error {
+	p := g.job(spec, admission)
+	p.Restore, p.Keep = true, keep
 	_, err := g.store.AdmitMember(ctx, p)
 	return err
 }
 
-// MissingJobs returns those of a tenant's counted jobs that the store has lost.
-func (g *Gate) MissingJobs(ctx context.Context, tenant core.TenantID, admissions []string) ([]string, error) {
-	return g.store.RenewMembers(ctx, store.RenewParams{Tenant: tenant, Kind: store.TenantJob, Members: admissions})
+// RenewJobs counts jobs of a tenant for keep from now on, if they would be counted for less, and returns those that the store has lost.
+func (g *Gate) RenewJobs(ctx context.Context, tenant core.TenantID, admissions []string, keep time.Duration) (missing []string, err error) {
+	return g.store.RenewMembers(ctx, store.RenewParams{Tenant: tenant, Kind: store.TenantJob, Members: admissions, Keep: keep})
 }
 
 // LimitsSessions reports whether sessions of a tenant have to be admitted.
@@ -114,10 +123,11 @@ func keepSession(resume time.Duration) time.Duration { return resume + 3*RenewIn
 func (g *Gate) AdmitSession(ctx context.Context, ref core.SessionRef, resume time.Duration) (refusal *wire.Error, err error) {
 	p := g.session(ref, resume)
 	v, err := g.store.AdmitMember(ctx, p)
-	if err != nil {
+	if err != nil || v.Refused == store.NoLimit {
 		return nil, err
 	}
-	return g.refuse(&p, v), nil
+	g.CountRefusal(p.Tenant, v.Refused)
+	return describeRefusal(&p, v), nil
 }
 
 // EndSession ends the count of a session.
@@ -155,12 +165,8 @@ func (g *Gate) Refusals() map[core.TenantID]Refusals {
 	return all
 }
 
-// refuse returns the error for a member that was not admitted, and counts it; nil if it was admitted.
-func (g *Gate) refuse(p *store.MemberParams, v store.TenantVerdict) *wire.Error {
-	if v.Refused == store.NoLimit {
-		return nil
-	}
-	g.countRefusal(p.Tenant, v.Refused)
+// describeRefusal returns the error for a member that was not admitted.
+func describeRefusal(p *store.MemberParams, v store.TenantVerdict) *wire.Error {
 	tenant := "tenant " + wire.Quote(string(p.Tenant))
 	if p.Tenant == "" {
 		tenant = "the tenant of callers without one"
@@ -201,8 +207,8 @@ func describe(d time.Duration) string {
 	return fmt.Sprintf("%.0f s", math.Ceil(d.Seconds()))
 }
 
-// countRefusal counts a refusal.
-func (g *Gate) countRefusal(tenant core.TenantID, limit store.TenantLimit) {
+// CountRefusal counts a request or a session of a tenant that was refused because of a limit.
+func (g *Gate) CountRefusal(tenant core.TenantID, limit store.TenantLimit) {
 	g.onLimit(limit)
 	g.mu.Lock()
 	defer g.mu.Unlock()

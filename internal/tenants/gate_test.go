@@ -49,7 +49,7 @@ func TestRefusals(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var counted []store.TenantLimit
 				g := newGate(c.limits, func(l store.TenantLimit) { counted = append(counted, l) })
-				var refusal *wire.Error
+				var refusal *tenants.Refusal
 				for i := 0; refusal == nil && i < 10; i++ {
 					var err error
 					if refusal, err = g.AdmitJob(t.Context(), utterance(c.tenant), core.Token(fmt.Sprint("t.", i)), time.Minute); err != nil {
@@ -57,9 +57,10 @@ func TestRefusals(t *testing.T) {
 					}
 				}
 				want := (&wire.Error{Code: wire.RateLimited, Detail: c.detail}).RetryIn(time.Duration(c.retry) * time.Millisecond)
-				if diff := cmp.Diff(want, refusal); diff != "" {
+				if diff := cmp.Diff(want, refusal.Error); diff != "" {
 					t.Errorf("refusal (-want +got)\n%s", diff)
 				}
+				g.CountRefusal(c.tenant, refusal.Limit)
 				if len(counted) != 1 || g.Refusals()[c.tenant][counted[0]] != 1 {
 					t.Errorf("counted %v and %v, want one", counted, g.Refusals())
 				}

@@ -96,7 +96,10 @@ func (s *Store) AdmitMember(ctx context.Context, p store.MemberParams) (store.Te
 	}
 	defer s.tenants.mu.Unlock()
 	members := t.members(p.Kind, now)
-	if _, known := members.expiries[p.Member]; known {
+	if expires, known := members.expiries[p.Member]; known {
+		if !p.Restore || expires < now.add(p.Keep) {
+			members.set(p.Member, now.add(p.Keep))
+		}
 		return store.TenantVerdict{Used: len(members.expiries)}, nil
 	}
 	if verdict := t.check(&p, len(members.expiries), now); verdict.Refused != store.NoLimit {

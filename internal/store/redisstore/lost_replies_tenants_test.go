@@ -41,8 +41,14 @@ func removeTenantJob(undo bool) func(ctx context.Context, s *redisstore.Store, x
 }
 
 var tenantLostReplies = []lostReply{
-	{name: "admit a tenant's job", command: "admit_member", prepare: withNothing, call: admitMember((*subject).tenantJob)},
-	{name: "admit a tenant's session", command: "admit_member", prepare: withNothing, call: admitMember((*subject).tenantSession)},
+	{
+		name: "admit a tenant's job", command: "admit_member", prepare: withNothing, renews: []string{"tenant_jobs.m"},
+		call: admitMember((*subject).tenantJob),
+	},
+	{
+		name: "admit a tenant's session", command: "admit_member", prepare: withNothing, renews: []string{"tenant_sessions.m"},
+		call: admitMember((*subject).tenantSession),
+	},
 	{name: "remove a tenant's job", command: "remove_member", prepare: after(withNothing, admitMember((*subject).tenantJob)), call: removeTenantJob(false)},
 	{name: "undo a tenant's job", command: "remove_member", prepare: after(withNothing, admitMember((*subject).tenantJob)), call: removeTenantJob(true)},
 	{

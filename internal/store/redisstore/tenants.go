@@ -21,7 +21,7 @@ const (
 func (s *Store) AdmitMember(ctx context.Context, p store.MemberParams) (store.TenantVerdict, error) {
 	limit := p.MaxMembers()
 	if p.Restore {
-		limit = 0
+		limit = -1
 	}
 	dispatch, audio := p.Costs()
 	_, r, err := s.client.runScript(ctx, &scriptAdmitMember, s.memberKeys(&p), p.Member, millis(p.Keep), strconv.Itoa(limit),

@@ -21,6 +21,7 @@ var tenantBehaviours = []behaviour{
 	{"tenants, jobs and sessions are counted on their own", testTenantsApart},
 	{"concurrent callers together never exceed a limit", testTenantConcurrent},
 	{"a member expires unless it is renewed, and a renewal adds none", testTenantExpiry},
+	{"a member that is admitted again has the new time to live, and one that is restored the longer one", testTenantReadmitted},
 	{"jobs begin at the rate of dispatches, and those of one second at once", testDispatchRate},
 	{"an utterance may exceed the rate of audio, and the next one waits for it", testAudioRate},
 	{"a job that is refused takes no tokens, and one that is undone gives them back", testTenantUndo},
@@ -207,6 +208,37 @@ func testTenantExpiry(t *testing.T, h *Harness) {
 			t.Errorf("%+v, %v, want the renewed member", use, err)
 		}
 		return inTime
+	})
+}
+
+func testTenantReadmitted(t *testing.T, h *Harness) {
+	limits, keep := core.TenantLimits{InFlight: 3, DispatchRate: 3}, h.Timing.Presence
+	repeatWhileSlow(t, func(name core.NodeID) (inTime bool) {
+		began := time.Now()
+		job := func(member string, keep time.Duration) store.MemberParams {
+			p := jobOf(core.TenantID(name), member, limits)
+			p.Keep = keep
+			return p
+		}
+		restored := job("restored", keep)
+		restored.Restore = true
+		admitMember(t, h, job("longer", keep), store.NoLimit)
+		admitMember(t, h, job("shorter", 10*keep), store.NoLimit)
+		admitMember(t, h, job("restored", 10*keep), store.NoLimit)
+		admitMember(t, h, job("longer", 10*keep), store.NoLimit) // it takes no token again
+		admitMember(t, h, job("shorter", keep), store.NoLimit)
+		admitMember(t, h, restored, store.NoLimit)
+		h.Wait(keep + h.Slack)
+		missing, err := h.Store.RenewMembers(t.Context(), store.RenewParams{
+			Tenant: core.TenantID(name), Kind: store.TenantJob, Members: []string{"longer", "shorter", "restored"},
+		})
+		if time.Since(began) > 8*keep {
+			return false
+		}
+		if err != nil || !slices.Equal(missing, []string{"shorter"}) {
+			t.Errorf("%q are missing, %v, want the one that got a shorter time", missing, err)
+		}
+		return true
 	})
 }
 

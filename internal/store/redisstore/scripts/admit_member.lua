@@ -1,15 +1,21 @@
 -- Adds a job or a session to those of its tenant, unless a limit of the tenant forbids it, and takes the tokens of a job. A bucket is the
--- time at which it is full: taking tokens postpones it by the time after which they are refilled.
+-- time at which it is full: taking tokens postpones it by the time after which they are refilled. One that is a member gets the ttl and takes
+-- nothing more.
 -- KEYS  members, rates
--- ARGV  not_after, member, ttl in ms, maximum number of members or 0, cost and burst of a dispatch in ms, cost and burst of the audio in ms;
+-- ARGV  not_after, member, ttl in ms, maximum number of members or 0, or -1 to restore one, which never expires earlier thereby, cost and burst of a dispatch in ms, cost and burst of the audio in ms;
 --       a cost of 0 is for a bucket that does not limit
 -- Returns {now, 0 if it is a member now, else 1 if there are too many, 2 for too many dispatches, 3 for too much audio, members, retry in ms}.
 local now = clock()
 if is_late(now) then return { now } end
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
 local used = redis.call('ZCARD', KEYS[1])
-if redis.call('ZSCORE', KEYS[1], ARGV[2]) then return { now, 0, used, 0 } end
 local max, ttl = tonumber(ARGV[4]), tonumber(ARGV[3])
+local expires = redis.call('ZSCORE', KEYS[1], ARGV[2])
+if expires then
+  if max >= 0 or tonumber(expires) < now + ttl then redis.call('ZADD', KEYS[1], now + ttl, ARGV[2]) end
+  extend_ttl(KEYS[1], ttl)
+  return { now, 0, used, 0 }
+end
 if max > 0 and used >= max then return { now, 1, used, 0 } end
 local cost, burst = tonumber(ARGV[5]), tonumber(ARGV[6])
 local audio_cost, audio_burst = tonumber(ARGV[7]), tonumber(ARGV[8])

@@ -1,0 +1,167 @@
+package dispatch
+
+import (
+	"container/heap"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// roomLines has the requests of this instance that wait until a limit of their tenant admits them. Only the first of a line asks the store, so
+// that many requests cost no more than one.
+type roomLines struct {
+	limit int // of all waiters
+
+	mu    lockwait.Mutex[lockwait.DispatchTenants]
+	lines map[roomKey]*roomLine
+	count int
+}
+
+// roomKey names a line. Requests without audio do not wait for those which the rate of audio forbids.
+type roomKey struct {
+	tenant core.TenantID
+	audio  bool
+}
+
+func roomKeyOf(r *Request) roomKey { return roomKey{r.Tenant, r.Utterance.AudioMS > 0} }
+
+// roomLine is the requests of one line, the one with the earliest deadline first.
+type roomLine struct {
+	waiters roomHeap
+	refusal tenantRefusal // the last one of a request of this line
+	askAt   time.Time     // when the first asks again, unless it is woken before
+}
+
+// set records a refusal of a request of the line.
+func (l *roomLine) set(why tenantRefusal) {
+	l.refusal, l.askAt = why, time.Now().Add(backoff.Jitter(recheckAfter(why.err), 0.2))
+}
+
+// tenantRefusal is why a request waits.
+type tenantRefusal struct {
+	err   *wire.Error
+	limit store.TenantLimit
+}
+
+// roomWaiter is one request in a line.
+type roomWaiter struct {
+	key   roomKey
+	until time.Time
+	wake  chan struct{} // it is the first now, or there may be room
+	index int
+}
+
+func newRoomLines(limit int) *roomLines {
+	return &roomLines{limit: limit, lines: make(map[roomKey]*roomLine)}
+}
+
+// refusal returns why others wait in a line; false: nobody does.
+func (l *roomLines) refusal(key roomKey) (tenantRefusal, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if line := l.lines[key]; line != nil {
+		return line.refusal, true
+	}
+	return tenantRefusal{}, false
+}
+
+// join puts a request into a line, which waits until a time at the latest; nil: too many requests wait.
+func (l *roomLines) join(key roomKey, until time.Time, why tenantRefusal) *roomWaiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.count >= l.limit {
+		return nil
+	}
+	line := l.lines[key]
+	if line == nil {
+		line = new(roomLine)
+		line.set(why)
+		l.lines[key] = line
+	}
+	w := &roomWaiter{key: key, until: until, wake: make(chan struct{}, 1)}
+	heap.Push(&line.waiters, w)
+	l.count++
+	return w
+}
+
+// leave takes a request out of its line. The next one is the first then, and asks whether there is room for it, too.
+func (l *roomLines) leave(w *roomWaiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	line := l.lines[w.key]
+	wasFirst := w.index == 0
+	heap.Remove(&line.waiters, w.index)
+	l.count--
+	switch {
+	case len(line.waiters) == 0:
+		delete(l.lines, w.key)
+	case wasFirst:
+		line.waiters[0].notify()
+	}
+}
+
+// turn reports whether it is for this request to ask the store, and when the first of its line asks.
+func (l *roomLines) turn(w *roomWaiter) (first bool, askAt time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return w.index == 0, l.lines[w.key].askAt
+}
+
+// refused records why the first request of a line waits.
+func (l *roomLines) refused(w *roomWaiter, why tenantRefusal) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines[w.key].set(why)
+}
+
+// wake wakes the first requests of a tenant.
+func (l *roomLines) wake(tenant core.TenantID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, audio := range []bool{false, true} {
+		if line := l.lines[roomKey{tenant, audio}]; line != nil {
+			line.waiters[0].notify()
+		}
+	}
+}
+
+func (w *roomWaiter) notify() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// roomHeap orders waiters by their deadlines.
+type roomHeap []*roomWaiter
+
+// Len implements heap.Interface.
+func (h roomHeap) Len() int { return len(h) }
+
+// Less implements heap.Interface.
+func (h roomHeap) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
+
+// Swap implements heap.Interface.
+func (h roomHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *roomHeap) Push(w any) {
+	waiter := w.(*roomWaiter)
+	waiter.index = len(*h)
+	*h = append(*h, waiter)
+}
+
+// Pop implements heap.Interface.
+func (h *roomHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	(*h)[len(*h)-1] = nil
+	*h = (*h)[:len(*h)-1]
+	return last
+}
