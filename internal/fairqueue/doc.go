@@ -3,7 +3,9 @@
 //
 // A request waits in a class: requests that the same nodes can serve. The requests of a tenant in a class are a flow, ordered by their
 // deadlines. Flows are served by start-time fair queueing: the flow with the lowest tag is next, and a grant raises the tag of the tenant
-// by Unit / weight, in every class that could have used the slot. Of these classes the tenant is served in the one where its earliest deadline is.
+// by Unit / weight, in every class that could have used the slot. Of these classes the tenant is served in the one where its earliest deadline is:
+// of MaxUrgent of them, if it waits in more, which are the first ones of those that the caller asks for. A caller that changes their order from call to
+// call serves all of them.
 // A flow that begins to wait starts at the virtual time of its class, so
 // nobody saves up shares while nothing is wanted, and after what its tenant was granted a moment ago, so nobody gains by changing
 // between classes.

@@ -1,64 +1,86 @@
 package fairqueue
 
-import "slices"
-
 // Offer offers up to n slots of a node that can serve these classes to the waiters whose turn it is.
 func (q *Queue) Offer(now int64, n int, classes []string) OfferResult {
 	q.begin(now)
 	defer q.end()
 	var r OfferResult
 	dropped := 0
-	classes = classes[:min(len(classes), MaxAsked)]
+	asked := unique(classes[:min(len(classes), MaxAsked)])
 	for len(r.Offers) < min(n, MaxOffers) {
-		lead := q.next(now, classes, &dropped)
-		c := q.mostUrgent(now, lead, classes, &dropped)
+		lead := q.next(now, asked, &dropped)
+		c := q.mostUrgent(now, lead, asked, &dropped)
 		if c == nil {
 			r.More = dropped >= MaxDropped
 			break
 		}
-		r.Offers = append(r.Offers, q.grant(now, lead, c, classes))
+		r.Offers = append(r.Offers, q.grant(now, lead, c, asked))
 	}
 	return r
 }
 
-// next returns the class of the flow whose turn it is; nil: nobody waits in the classes, or too many waiters were dropped.
-func (q *Queue) next(now int64, classes []string, dropped *int) *class {
-	var best *class
-	for _, id := range classes {
-		c := q.classes[id]
-		if c == nil || !q.dropExpired(now, c, dropped) {
-			continue
-		}
-		if best == nil || isBefore(c, best) {
-			best = c
+// unique returns texts without repetitions, in the order of the first ones.
+func unique(texts []string) []string {
+	seen := make(map[string]bool, len(texts))
+	kept := make([]string, 0, len(texts))
+	for _, text := range texts {
+		if !seen[text] {
+			seen[text] = true
+			kept = append(kept, text)
 		}
 	}
-	if *dropped >= MaxDropped {
-		return nil
+	return kept
+}
+
+// next returns the class of the flow whose turn it is; nil: nobody waits in the classes, or too many waiters were dropped. Only the flow that is chosen is
+// checked for waiters that cannot be served.
+func (q *Queue) next(now int64, asked []string, dropped *int) *class {
+	for *dropped < MaxDropped {
+		var best *class
+		for _, id := range asked {
+			if c := q.classes[id]; c != nil && len(c.turns) > 0 && (best == nil || isBefore(c, best)) {
+				best = c
+			}
+		}
+		if best == nil {
+			return nil
+		}
+		for first := best.turns[0]; len(first.line) > 0 && *dropped < MaxDropped; {
+			if q.checkFirst(now, first, dropped) {
+				return best
+			}
+		}
 	}
-	return best
+	return nil
 }
 
 // mostUrgent returns, of the asked classes in which the tenant waits whose turn it is, the one where its first waiter has the earliest deadline. Its
-// tags rise together, so by its tags one class could be served always and another never. It returns nil if too many waiters were dropped.
-func (q *Queue) mostUrgent(now int64, lead *class, classes []string, dropped *int) *class {
+// tags rise together, so by its tags one class could be served always and another never. It compares MaxUrgent classes: lead, and the first others of
+// those asked. It returns nil if too many waiters were dropped.
+func (q *Queue) mostUrgent(now int64, lead *class, asked []string, dropped *int) *class {
 	if lead == nil {
 		return nil
 	}
-	best, first := lead, lead.turns[0]
-	for _, id := range classes {
-		f := q.flows[flowKey{id, lead.turns[0].tenant}]
-		if f == nil || f == first || !q.dropExpiredOf(now, f, dropped) {
-			continue
+	for *dropped < MaxDropped {
+		best, compared := lead.turns[0], 1
+		for _, id := range asked {
+			f := q.flows[flowKey{id, best.tenant}]
+			if id == lead.id || f == nil || len(f.line) == 0 {
+				continue
+			}
+			if compared == MaxUrgent {
+				break
+			}
+			compared++
+			if f.line[0].Deadline < best.line[0].Deadline {
+				best = f
+			}
 		}
-		if f.line[0].Deadline < first.line[0].Deadline {
-			best, first = q.classes[id], f
+		if q.checkFirst(now, best, dropped) {
+			return q.classes[best.class]
 		}
 	}
-	if *dropped >= MaxDropped {
-		return nil
-	}
-	return best
+	return nil
 }
 
 // isBefore reports whether the next flow of a class comes before that of another.
@@ -68,27 +90,15 @@ func isBefore(a, b *class) bool {
 	return tagX < tagY || tagX == tagY && x.filed < y.filed
 }
 
-// dropExpired removes waiters that cannot be served until the next one of the class can, and reports whether there is one.
-func (q *Queue) dropExpired(now int64, c *class, dropped *int) bool {
-	for len(c.turns) > 0 && *dropped < MaxDropped {
-		if q.dropExpiredOf(now, c.turns[0], dropped) {
-			return true
-		}
+// checkFirst reports whether the first waiter of a flow can be served. One that has expired, or whose instance is dead, is removed.
+func (q *Queue) checkFirst(now int64, f *flow, dropped *int) bool {
+	w := f.line[0]
+	if w.Deadline > now && !q.isDead(w.Instance, now) {
+		return true
 	}
-	return false
-}
-
-// dropExpiredOf does the same for one flow.
-func (q *Queue) dropExpiredOf(now int64, f *flow, dropped *int) bool {
-	for len(f.line) > 0 && *dropped < MaxDropped {
-		w := f.line[0]
-		if w.Deadline > now && !q.isDead(w.Instance, now) {
-			return true
-		}
-		q.take(w, now)
-		q.leave(&w)
-		*dropped++
-	}
+	q.take(w, now)
+	q.leave(&w)
+	*dropped++
 	return false
 }
 
@@ -115,7 +125,7 @@ func (q *Queue) grant(now int64, lead, c *class, asked []string) Offer {
 	q.settle(c, f)
 	for _, id := range asked {
 		d, g := q.classes[id], q.flows[flowKey{id, f.tenant}]
-		if d != nil && g != nil && len(g.line) > 0 && !slices.Contains(o.charged, id) {
+		if d != nil && g != nil && len(g.line) > 0 {
 			d.setTag(g, g.tag+charge)
 			o.charged = append(o.charged, id)
 		}

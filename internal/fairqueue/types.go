@@ -20,6 +20,8 @@ const (
 	MaxOffers = 32
 	// MaxAsked is for how many classes one call offers slots.
 	MaxAsked = 128
+	// MaxUrgent is of how many classes an offer compares the deadlines of the tenant whose turn it is.
+	MaxUrgent = 32
 	// MaxClasses is in how many classes of a pool requests may wait. A tenant that has less than its part of them may exceed it, up to
 	// twice as many.
 	MaxClasses = 512

@@ -15,12 +15,16 @@ import (
 // queueTTLMS is after what time without a beat the keys of a queue expire: no waiter waits that long.
 const queueTTLMS = 180_000
 
+// turnsRead is how many flows of a class wait_offer reads at a time.
+const turnsRead = 8
+
 // waitConstants are the constants of the scripts of queues.
 var waitConstants = map[string]int64{
 	"UNIT": fairqueue.Unit, "OFFER_MS": fairqueue.OfferMS, "SILENCE_MS": fairqueue.SilenceMS, "FORGET_MS": fairqueue.ForgetMS,
 	"FORGET_CLASS_MS": fairqueue.ForgetClassMS, "STALL_MS": fairqueue.StallMS, "QUEUE_TTL_MS": queueTTLMS,
 	"MAX_OFFERS": fairqueue.MaxOffers, "MAX_ASKED": fairqueue.MaxAsked, "MAX_CLASSES": fairqueue.MaxClasses, "MIN_GRANTS": fairqueue.MinGrants,
 	"MAX_LAG": fairqueue.MaxLag, "MAX_DEBT": fairqueue.MaxDebt, "MAX_DROPPED": fairqueue.MaxDropped, "MAX_TIMERS": fairqueue.MaxTimers, "MAX_FLOWS": fairqueue.MaxFlows,
+	"MAX_URGENT": fairqueue.MaxUrgent, "TURNS_READ": turnsRead,
 	"CLASS_GRANTS": fairqueue.ClassGrants, "FLOW_GRANTS": fairqueue.FlowGrants, "SHARE_SCALE": fairqueue.ShareScale,
 	"QUEUED": int64(fairqueue.Queued), "EXPIRED": int64(fairqueue.Expired), "CANNOT_BE_MET": int64(fairqueue.CannotBeMet),
 	"QUEUE_FULL": int64(fairqueue.QueueFull),

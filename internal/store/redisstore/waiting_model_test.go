@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strconv"
 	"testing"
@@ -28,6 +29,9 @@ type queuePair struct {
 	model  *fairqueue.Queue
 	now    int64
 
+	classes, tenants []string
+	batch, slots     int // how many waiters are added, and slots offered, at most at once
+
 	known   []fairqueue.EnqueueParams // that were accepted
 	offered []fairqueue.Waiter
 }
@@ -36,16 +40,30 @@ type queuePair struct {
 // the queues hold.
 func TestQueueAgreesWithItsModel(t *testing.T) {
 	t.Parallel()
+	compareWithModel(t, queuePair{classes: []string{"x0", "x1", "x2"}, tenants: []string{"", "a", "b", "c", "d"}, batch: 8, slots: 4})
+}
+
+// TestLargeQueueAgreesWithItsModel does the same with more tenants than wait_offer reads of a class at a time, and with tenants that wait in more
+// classes than it compares.
+func TestLargeQueueAgreesWithItsModel(t *testing.T) {
+	t.Parallel()
+	p := queuePair{tenants: []string{"a", "B", "b", "ba", "c-", "c", "c_", "C", "d", "é", "e", "0", "f"}, batch: 160, slots: fairqueue.MaxOffers}
+	for i := range fairqueue.MaxUrgent + 8 {
+		p.classes = append(p.classes, fmt.Sprintf("x%02d", i))
+	}
+	compareWithModel(t, p)
+}
+
+func compareWithModel(t *testing.T, pair queuePair) {
 	server := redistest.Start(t)
 	s := open(t, server.URL())
-	const clock = "the-clock"
-	s.UseClock(clock)
+	pair.ctx, pair.server, pair.redis, pair.clock = t.Context(), server, s, "the-clock"
+	s.UseClock(pair.clock)
 	pools := 0
 	rapid.Check(t, func(rt *rapid.T) {
 		pools++
-		p := &queuePair{
-			t: rt, ctx: t.Context(), server: server, redis: s, clock: clock, pool: core.PoolID(fmt.Sprintf("p%d", pools)), model: fairqueue.New(), now: 1_700_000_000_000,
-		}
+		p := pair
+		p.t, p.pool, p.model, p.now = rt, core.PoolID(fmt.Sprintf("p%d", pools)), fairqueue.New(), 1_700_000_000_000
 		p.advance()
 		rt.Repeat(map[string]func(*rapid.T){
 			"enqueue": p.enqueue, "repeat": p.repeat, "offer": p.offer, "serve": p.serve, "return": p.giveBack, "dequeue": p.dequeue, "beat": p.beat,
@@ -61,6 +79,9 @@ func (p *queuePair) must(err error) {
 }
 
 func (p *queuePair) same(what string, want, got any) {
+	if reflect.DeepEqual(want, got) { // most are, and it is faster
+		return
+	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		p.t.Fatalf("%s (-model +redis):\n%s", what, diff)
 	}
@@ -71,20 +92,18 @@ func (p *queuePair) advance() {
 	p.must(err)
 }
 
-var (
-	drawClass    = rapid.SampledFrom([]string{"x0", "x1", "x2"})
-	drawTenant   = rapid.SampledFrom([]string{"", "a", "b", "c", "d"})
-	drawInstance = rapid.SampledFrom([]string{"i-1", "i-2"})
-)
+var drawInstance = rapid.SampledFrom([]string{"i-1", "i-2"})
 
 func (p *queuePair) enqueue(t *rapid.T) {
-	for range rapid.IntRange(1, 8).Draw(t, "waiters") {
+	drawClass, drawTenant := rapid.SampledFrom(p.classes), rapid.SampledFrom(p.tenants)
+	limits := rapid.SampledFrom([]int{p.batch / 2, 3 * p.batch})
+	for range rapid.SampledFrom([]int{1, max(p.batch/8, 2), p.batch}).Draw(t, "waiters") {
 		params := fairqueue.EnqueueParams{
 			Waiter: fairqueue.Waiter{
-				ID: fmt.Sprintf("job-%d", rapid.IntRange(0, 99).Draw(t, "id")), Class: drawClass.Draw(t, "class"), Tenant: drawTenant.Draw(t, "tenant"),
+				ID: fmt.Sprintf("job-%d", rapid.IntRange(0, 12*p.batch).Draw(t, "id")), Class: drawClass.Draw(t, "class"), Tenant: drawTenant.Draw(t, "tenant"),
 				Instance: drawInstance.Draw(t, "instance"), Since: p.now, Deadline: p.now + rapid.Int64Range(-5, 4000).Draw(t, "for"),
 			},
-			Weight: rapid.SampledFrom([]int{0, 1, 2, 7, 1000, 2 * fairqueue.MaxWeight}).Draw(t, "weight"), MaxWaiting: rapid.SampledFrom([]int{3, 20}).Draw(t, "max"),
+			Weight: rapid.SampledFrom([]int{0, 1, 2, 7, 1000, 2 * fairqueue.MaxWeight}).Draw(t, "weight"), MaxWaiting: limits.Draw(t, "max"),
 			Repeat: rapid.IntRange(0, 3).Draw(t, "repeated") == 0,
 		}
 		params.Requirements = "r-" + params.Class
@@ -111,8 +130,9 @@ func (p *queuePair) repeat(t *rapid.T) {
 }
 
 func (p *queuePair) offer(t *rapid.T) {
-	n := rapid.IntRange(0, 4).Draw(t, "slots")
-	classes := rapid.SliceOfN(rapid.SampledFrom([]string{"x0", "x1", "x2", "x9"}), 0, 4).Draw(t, "classes")
+	n := rapid.IntRange(0, p.slots).Draw(t, "slots")
+	classes := rapid.Permutation(append(slices.Clone(p.classes), p.classes[0], "none")).Draw(t, "classes")
+	classes = classes[rapid.IntRange(0, len(classes)).Draw(t, "left out"):]
 	want := p.model.Offer(p.now, n, classes)
 	got, err := p.redis.Offer(p.ctx, p.pool, n, classes)
 	p.must(err)
@@ -178,7 +198,7 @@ func (p *queuePair) wait(t *rapid.T) {
 }
 
 func (p *queuePair) compare(*rapid.T) {
-	params := fairqueue.ViewParams{Flows: 100, Waiters: 1000}
+	params := fairqueue.ViewParams{Flows: len(p.classes) * len(p.tenants), Waiters: 1000}
 	got, err := p.redis.ViewQueue(p.ctx, p.pool, params)
 	p.must(err)
 	p.same("view", p.model.View(p.now, params), got)
@@ -188,7 +208,9 @@ func (p *queuePair) compare(*rapid.T) {
 	slices.Sort(want)
 	slices.Sort(open[0])
 	p.same("open classes", want, open[0])
-	requirements, err := p.redis.Requirements(p.ctx, p.pool, []string{"x0", "x1", "x2"})
+	requirements, err := p.redis.Requirements(p.ctx, p.pool, p.classes)
 	p.must(err)
-	p.same("requirements", []string{p.model.Requirements("x0"), p.model.Requirements("x1"), p.model.Requirements("x2")}, requirements)
+	for i, class := range p.classes {
+		p.same("requirements", p.model.Requirements(class), requirements[i])
+	}
 }

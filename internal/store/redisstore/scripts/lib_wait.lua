@@ -10,7 +10,8 @@
 --   open    the classes in which somebody waits, with their requirements
 --   held    the waiters of the line by instance: instance|waiter
 --
--- A script reads the records that it needs, and writes those that it has changed once, at its end. The record of the pool has the sizes of
+-- A script reads the records that it needs, and writes those that it has changed once, at its end. Changes of the sorted sets are collected too, and
+-- written at the end, or before the set is read. The record of the pool has the sizes of
 -- the other keys: if one of the keys was lost, all are deleted, and the instances add their waiters again.
 
 local line_key, turns_key, timers_key, book_key, open_key, held_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
@@ -26,34 +27,48 @@ local record_fields = {
 
 local records, changed = {}, {}
 
+-- How the records of a kind are parsed and formatted. The classes of an offer follow its numbers.
+local record_patterns, record_formats = {}, {}
+for kind, fields in pairs(record_fields) do
+  record_patterns[kind] = '^' .. string.rep('(%S+) ', #fields - 1) .. '(%S+) ?(%S*)'
+  record_formats[kind] = string.rep('%.0f ', #fields - 1) .. '%.0f'
+end
+
 local function kind_of(name) return string.sub(name, 1, 1) end
 
 local function decode_record(name, text)
   if not text then return false end
-  local record, fields, i = {}, record_fields[kind_of(name)], 0
-  for value in string.gmatch(text, '%S+') do
-    i = i + 1
-    if fields[i] then
-      record[fields[i]] = tonumber(value)
-    else
-      record.classes = value
-    end
-  end
+  local kind, record = kind_of(name), {}
+  local fields, values = record_fields[kind], { string.match(text, record_patterns[kind]) }
+  for i = 1, #fields do record[fields[i]] = tonumber(values[i]) end
+  if kind == 'o' then record.charged = values[#values] end
   return record
 end
 
 local function encode_record(name, record)
-  local values = {}
-  for i, field in ipairs(record_fields[kind_of(name)]) do values[i] = string.format('%.0f', record[field]) end
-  if record.classes then values[#values + 1] = record.classes end
-  return table.concat(values, ' ')
+  local kind, values = kind_of(name), {}
+  for i, field in ipairs(record_fields[kind]) do values[i] = record[field] end
+  local text = string.format(record_formats[kind], unpack(values))
+  if record.charged then text = text .. ' ' .. record.charged end
+  return text
 end
 
--- Reads records that will be needed, with one command.
-local function preload(...)
-  local names = { ... }
-  local values = redis.call('HMGET', book_key, ...)
-  for i, name in ipairs(names) do records[name] = decode_record(name, values[i]) end
+-- Runs a command for many values, as often as needed.
+local function call_for(command, key, values)
+  for i = 1, #values, MAX_UNPACK do redis.call(command, key, unpack(values, i, math.min(i + MAX_UNPACK - 1, #values))) end
+end
+
+-- Reads records that will be needed, if they are not known, with one command.
+local function preload(names)
+  local unknown = {}
+  for _, name in ipairs(names) do
+    if records[name] == nil then unknown[#unknown + 1] = name end
+  end
+  for i = 1, #unknown, MAX_UNPACK do
+    local last = math.min(i + MAX_UNPACK - 1, #unknown)
+    local values = redis.call('HMGET', book_key, unpack(unknown, i, last))
+    for j = i, last do records[unknown[j]] = decode_record(unknown[j], values[j - i + 1]) end
+  end
 end
 
 -- Returns a record; false if there is none.
@@ -79,25 +94,72 @@ local function forget(name)
   changed[name] = true
 end
 
+-- The changes of sorted sets that are not written yet. Of members of line, held and timers: their score, false if they are removed. Of turns: for the
+-- record of a flow, its class, its tenant and the member that Redis has, if any.
+local set_changes = { [line_key] = {}, [held_key] = {}, [timers_key] = {} }
+local turn_changes = {}
+
+local function turn_member(class, tenant, flow)
+  return string.format('%s|%016.0f|%013.0f|%s', class, flow.tag, flow.filed, tenant)
+end
+
+-- Precedes every change of what the turn of a flow consists of: its tag, when it was filed, and whether it has waiters.
+local function change_turn(class, tenant, flow)
+  if turn_changes[flow] then return end
+  turn_changes[flow] = { class = class, tenant = tenant, stored = flow.waiting > 0 and turn_member(class, tenant, flow) }
+end
+
+-- Adds the members that changes add and remove to lists.
+local function list_changes(key, added, removed)
+  if key ~= turns_key then
+    for member, score in pairs(set_changes[key]) do
+      if score then
+        added[#added + 1], added[#added + 2] = score, member
+      else
+        removed[#removed + 1] = member
+      end
+    end
+    set_changes[key] = {}
+    return
+  end
+  for flow, change in pairs(turn_changes) do
+    local member = flow.waiting > 0 and turn_member(change.class, change.tenant, flow)
+    if member ~= change.stored then
+      if change.stored then removed[#removed + 1] = change.stored end
+      if member then added[#added + 1], added[#added + 2] = 0, member end
+    end
+  end
+  turn_changes = {}
+end
+
+-- Writes the changes of a sorted set, and returns its key. Every read of a set that may have changed uses it.
+local function written(key)
+  local added, removed = {}, {}
+  list_changes(key, added, removed)
+  call_for('ZREM', key, removed)
+  call_for('ZADD', key, added)
+  return key
+end
+
 -- Writes what has changed. A queue that has forgotten everything is deleted.
 local function save()
+  for _, key in ipairs({ line_key, turns_key, held_key }) do written(key) end
   local pool = records.p
-  pool.timers = redis.call('ZCARD', timers_key)
+  pool.timers = redis.call('ZCARD', written(timers_key))
   if pool.classes == 0 and pool.timers == 0 then
     redis.call('DEL', book_key)
     return
   end
-  local written, removed = {}, {}
+  local values, removed = {}, {}
   for name in pairs(changed) do
     if records[name] then
-      written[#written + 1] = name
-      written[#written + 1] = encode_record(name, records[name])
+      values[#values + 1], values[#values + 2] = name, encode_record(name, records[name])
     else
       removed[#removed + 1] = name
     end
   end
-  for i = 1, #removed, MAX_UNPACK do redis.call('HDEL', book_key, unpack(removed, i, math.min(i + MAX_UNPACK - 1, #removed))) end
-  for i = 1, #written, MAX_UNPACK do redis.call('HSET', book_key, unpack(written, i, math.min(i + MAX_UNPACK - 1, #written))) end
+  call_for('HDEL', book_key, removed)
+  call_for('HSET', book_key, values)
 end
 
 -- Extends the life of the keys, so that nothing is left when all instances are gone.
@@ -111,8 +173,8 @@ local function tenant_name(tenant) return 't|' .. tenant end
 local function instance_name(instance) return 'i|' .. instance end
 local function offer_name(member) return 'o|' .. member end
 
-local function set_timer(kind, name, at) redis.call('ZADD', timers_key, string.format('%.0f', at), kind .. name) end
-local function remove_timer(kind, name) redis.call('ZREM', timers_key, kind .. name) end
+local function set_timer(kind, name, at) set_changes[timers_key][kind .. name] = string.format('%.0f', at) end
+local function remove_timer(kind, name) set_changes[timers_key][kind .. name] = false end
 
 local function parse_waiter(member)
   local class, tenant, deadline, since, instance = string.match(member, '^([^|]*)|([^|]*)|(%d+)|(%d+)|([^|]*)|')
@@ -121,18 +183,19 @@ end
 
 -- Returns up to limit members of a set whose texts begin with a prefix and a bar. A brace follows the bar in the order of texts.
 local function range_of(key, prefix, limit)
-  return redis.call('ZRANGE', key, '[' .. prefix .. '|', '(' .. prefix .. '}', 'BYLEX', 'LIMIT', 0, limit)
-end
-
-local function turn_member(class, tenant, flow)
-  return string.format('%s|%016.0f|%013.0f|%s', class, flow.tag, flow.filed, tenant)
+  return redis.call('ZRANGE', written(key), '[' .. prefix .. '|', '(' .. prefix .. '}', 'BYLEX', 'LIMIT', 0, limit)
 end
 
 -- Changes the tag of a flow, which may have waiters.
 local function set_tag(class, tenant, flow, tag)
-  if flow.waiting > 0 then redis.call('ZREM', turns_key, turn_member(class, tenant, flow)) end
+  change_turn(class, tenant, flow)
   flow.tag = tag
-  if flow.waiting > 0 then redis.call('ZADD', turns_key, 0, turn_member(class, tenant, flow)) end
+end
+
+-- Puts a waiter among those of the line and of its instance, or removes it there.
+local function change_line(waiter, score)
+  set_changes[line_key][waiter.member] = score
+  set_changes[held_key][waiter.instance .. '|' .. waiter.member] = score
 end
 
 -- Adds to a tenant what it was entitled to in a class since that was last done.
@@ -145,17 +208,16 @@ end
 local function put(waiter, filed)
   local pool, class, tenant = edit('p'), edit(class_name(waiter.class)), edit(tenant_name(waiter.tenant))
   local flow = edit(flow_name(waiter.class, waiter.tenant))
+  change_turn(waiter.class, waiter.tenant, flow)
   if flow.waiting == 0 then
     flow.filed, flow.weight, flow.contested = filed, tenant.weight, class.contests
-    redis.call('ZADD', turns_key, 0, turn_member(waiter.class, waiter.tenant, flow))
     class.weights = class.weights + flow.weight
     tenant.flows = tenant.flows + 1
     pool.flows = pool.flows + 1
     remove_timer('F', waiter.class .. '|' .. waiter.tenant)
   end
   flow.waiting = flow.waiting + 1
-  redis.call('ZADD', line_key, 0, waiter.member)
-  redis.call('ZADD', held_key, 0, waiter.instance .. '|' .. waiter.member)
+  change_line(waiter, 0)
   if class.waiting == 0 then
     pool.open = pool.open + 1
     redis.call('HSET', open_key, waiter.class, redis.call('HGET', book_key, 'r|' .. waiter.class) or '')
@@ -174,11 +236,10 @@ end
 local function take(waiter, now)
   local pool, class, tenant = edit('p'), edit(class_name(waiter.class)), edit(tenant_name(waiter.tenant))
   local flow = edit(flow_name(waiter.class, waiter.tenant))
-  redis.call('ZREM', line_key, waiter.member)
-  redis.call('ZREM', held_key, waiter.instance .. '|' .. waiter.member)
+  change_turn(waiter.class, waiter.tenant, flow)
+  change_line(waiter, false)
   flow.waiting = flow.waiting - 1
   if flow.waiting == 0 then
-    redis.call('ZREM', turns_key, turn_member(waiter.class, waiter.tenant, flow))
     settle(class, flow, tenant)
     class.weights = class.weights - flow.weight
     tenant.flows = tenant.flows - 1
@@ -220,16 +281,20 @@ end
 -- Records that an instance is alive.
 local function beat_of(instance, now)
   edit(instance_name(instance)).beat = now
-  redis.call('ZADD', timers_key, 'NX', string.format('%.0f', now + SILENCE_MS), 'I' .. instance)
+  redis.call('ZADD', written(timers_key), 'NX', string.format('%.0f', now + SILENCE_MS), 'I' .. instance)
 end
 
 -- Takes back what an offer has charged.
 local function refund(waiter, offer)
-  for class in string.gmatch(offer.classes, '[^,]+') do
-    local name = flow_name(class, waiter.tenant)
+  local classes, names = {}, {}
+  for class in string.gmatch(offer.charged, '[^,]+') do
+    classes[#classes + 1], names[#names + 1] = class, flow_name(class, waiter.tenant)
+  end
+  preload(names)
+  for i, name in ipairs(names) do
     if read(name) then
       local flow = edit(name)
-      set_tag(class, waiter.tenant, flow, math.max(flow.tag - offer.charge, 0))
+      set_tag(classes[i], waiter.tenant, flow, math.max(flow.tag - offer.charge, 0))
     end
   end
   if read(tenant_name(waiter.tenant)) then
@@ -281,10 +346,11 @@ end
 -- Does what is due, as much of it as one call does: offers are taken back, waiters of dead instances removed, and what is not needed is
 -- forgotten.
 local function handle_timers(now)
-  local due = redis.call('ZRANGE', timers_key, '-inf', string.format('%.0f', now), 'BYSCORE', 'LIMIT', 0, MAX_TIMERS)
+  local due = redis.call('ZRANGE', written(timers_key), '-inf', string.format('%.0f', now), 'BYSCORE', 'LIMIT', 0, MAX_TIMERS)
   for _, text in ipairs(due) do
-    if redis.call('ZREM', timers_key, text) == 1 then
+    if set_changes[timers_key][text] ~= false then -- another one may have removed it
       local kind, name = kind_of(text), string.sub(text, 2)
+      remove_timer(kind, name)
       if kind == 'O' then
         local offer = read(offer_name(name))
         if offer then
@@ -311,7 +377,7 @@ end
 -- Opens the queue for a call, and deletes one of which keys were lost. While there are waiters their instances call all the time: if nobody has,
 -- Redis did not answer, and no instance is taken for dead before it could call again. The names are those of records that the script will need.
 local function open_queue(now, ...)
-  preload('p', ...)
+  preload({ 'p', ... })
   local pool = records.p
   if not pool or pool.waiting ~= redis.call('ZCARD', line_key) or pool.waiting ~= redis.call('ZCARD', held_key)
     or pool.flows ~= redis.call('ZCARD', turns_key) or pool.open ~= redis.call('HLEN', open_key)

@@ -18,7 +18,7 @@ if offer then
     refund(waiter, offer)
     edit('p').freed = 1
   end
-elseif redis.call('ZSCORE', line_key, waiter.member) then
+elseif redis.call('ZSCORE', written(line_key), waiter.member) then
   if served then -- its offer was taken back while the slot was reserved
     local class, tenant = edit(class_name(waiter.class)), edit(tenant_name(waiter.tenant))
     local flow, charge = edit(flow_name(waiter.class, waiter.tenant)), charge_of(tenant)

@@ -28,7 +28,7 @@ local function estimate(rank, own_weight)
       ahead = ahead + math.min(other.waiting, math.floor(rank * other.weight / own_weight))
     end
   end
-  local flows = redis.call('ZLEXCOUNT', turns_key, '[' .. waiter.class .. '|', '(' .. waiter.class .. '}')
+  local flows = redis.call('ZLEXCOUNT', written(turns_key), '[' .. waiter.class .. '|', '(' .. waiter.class .. '}')
   if flow and flow.waiting > 0 then flows = flows - 1 end
   if others > 0 and flows > others then ahead = math.floor(ahead * flows / others) end
   local took = (rank + ahead) * class.us
@@ -40,7 +40,7 @@ end
 local function rank_of()
   local flow = read(flow_field)
   if not flow or flow.waiting == 0 then return 1 end
-  return redis.call('ZLEXCOUNT', line_key, '[' .. waiter.class .. '|' .. waiter.tenant .. '|', '(' .. waiter.member) + 1
+  return redis.call('ZLEXCOUNT', written(line_key), '[' .. waiter.class .. '|' .. waiter.tenant .. '|', '(' .. waiter.member) + 1
 end
 
 -- Reports whether one more is too many for a tenant that has some of all, as fairqueue does.
@@ -57,7 +57,7 @@ local function is_full()
 end
 
 if waiter.deadline <= now then return answer(EXPIRED, 0, -1) end
-if redis.call('ZSCORE', line_key, waiter.member) then
+if redis.call('ZSCORE', written(line_key), waiter.member) then
   beat_of(waiter.instance, now)
   return answer(QUEUED, 0, estimate(rank_of(), read(tenant_field).weight))
 end

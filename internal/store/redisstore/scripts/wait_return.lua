@@ -12,7 +12,7 @@ local there
 if offer then
   there = take_back(waiter, offer, now)
 else
-  there = redis.call('ZSCORE', line_key, waiter.member)
+  there = redis.call('ZSCORE', written(line_key), waiter.member)
 end
 save()
 return { now, there and 1 or 0 }
