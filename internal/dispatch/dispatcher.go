@@ -68,7 +68,8 @@ type Config struct {
 	Ring *jobring.Ring
 	// MaxWaiting is how many requests may wait for a slot in the queue of a pool; tenants that have less than their part of it may exceed it.
 	MaxWaiting int
-	// SendOffer sends an offer to another instance; nil: there is none.
+	// SendOffer sends an offer to another instance; nil: there is none. With ErrInstanceAbsent and ErrInboxFull it was certainly not sent; with any
+	// other error it may have been.
 	SendOffer func(ctx context.Context, to core.InstanceID, o WaitOffer) error
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool

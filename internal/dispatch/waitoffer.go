@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
@@ -36,7 +35,7 @@ type offerer struct {
 	tasks    *parallel.Group
 	metrics  *telemetry.Metrics
 	log      *slog.Logger
-	send     func(ctx context.Context, to core.InstanceID, o WaitOffer) error // nil: there are no other instances
+	sends    *offerSends
 
 	outstanding outstandingOffers
 
@@ -145,7 +144,7 @@ func (o *offerer) offerNode(ctx context.Context, n *fleet.Node, slots int) {
 			}
 			for _, offered := range r.Offers {
 				o.recheck(pool, n, offerSettled)
-				o.deliver(ctx, WaitOffer{Pool: pool, Waiter: offered.Waiter, Node: n.ID()})
+				o.deliver(WaitOffer{Pool: pool, Waiter: offered.Waiter, Node: n.ID()})
 			}
 			slots -= len(r.Offers)
 			more = r.More
@@ -166,20 +165,13 @@ func (o *offerer) recheckNode(pool core.PoolID, node core.NodeID) {
 	}
 }
 
-// deliver sends an offer to the instance of the waiter. If that fails, the offer lapses.
-func (o *offerer) deliver(ctx context.Context, offer WaitOffer) {
-	to := core.InstanceID(offer.Waiter.Instance)
-	if to == o.instance {
+// deliver has an offer sent to the instance of the waiter. If there is no way to send it, the offer lapses.
+func (o *offerer) deliver(offer WaitOffer) {
+	switch {
+	case core.InstanceID(offer.Waiter.Instance) == o.instance:
 		o.receive(offer)
-		return
-	}
-	if o.send == nil {
-		return
-	}
-	if err := o.send(ctx, to, offer); err != nil && !errors.Is(err, context.Canceled) {
-		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
-		o.log.Info("a slot could not be offered to another instance", "instance", to, "node_id", offer.Node, "error", err)
-		o.recheckNode(offer.Pool, offer.Node)
+	case o.sends.send != nil:
+		o.sends.add(offer)
 	}
 }
 
@@ -198,10 +190,15 @@ func (o *offerer) receive(offer WaitOffer) {
 		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
 			o.store.recordError("dequeue", err)
 		}
-		if n := o.fleet.Node(offer.Node); n != nil {
-			o.freed(n, 1)
-		}
+		o.offerAgain(offer.Node)
 	})
+}
+
+// offerAgain offers a slot of a node that was not used to the next request.
+func (o *offerer) offerAgain(node core.NodeID) {
+	if n := o.fleet.Node(node); n != nil {
+		o.freed(n, 1)
+	}
 }
 
 // ReceiveOffer handles an offer that another instance has sent.

@@ -45,9 +45,10 @@ func WaiterJob(w *fairqueue.Waiter) core.JobID {
 func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, m *telemetry.Metrics, log *slog.Logger) *Line {
 	o := &offerer{
 		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk, tasks, cmp.Or(cfg.DecideWithin, time.Second)), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
-		send: cfg.SendOffer, pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
+		pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
 		outstanding: outstandingOffers{nodes: make(map[offeredNode]settleTimes)},
 	}
+	o.sends = &offerSends{tasks: tasks, send: cfg.SendOffer, failed: o.handleUnsent, queues: make(map[core.InstanceID][]queuedOffer)}
 	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks}
 	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s, rounds: make(map[core.PoolID][]*fleet.Node)}
 	o.open.opened, o.tend = t.start, t.start
@@ -194,11 +195,7 @@ func (t *ticket) observe(outcome string) {
 }
 
 // pass offers a slot that the request does not use to the next one.
-func (t *ticket) pass(node core.NodeID) {
-	if n := t.line.fleet.Node(node); n != nil {
-		t.line.freed(n, 1)
-	}
-}
+func (t *ticket) pass(node core.NodeID) { t.line.offerAgain(node) }
 
 // dequeue takes the request out of the queue, in the background. It is retried until the request would have expired.
 func (t *ticket) dequeue(served bool) {

@@ -48,6 +48,12 @@ type DispatchOutstanding struct{}
 // LockName implements Name.
 func (DispatchOutstanding) LockName() string { return "dispatch_outstanding" }
 
+// DispatchSends names a lock of docs/locks.md.
+type DispatchSends struct{}
+
+// LockName implements Name.
+func (DispatchSends) LockName() string { return "dispatch_sends" }
+
 // DispatchTender names a lock of docs/locks.md.
 type DispatchTender struct{}
 

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"time"
 
@@ -17,7 +18,14 @@ const kindOffer bus.Kind = "wait_offer"
 // offerSender returns what sends an offer to the instance on which the request waits.
 func offerSender(b *bus.Bus) func(context.Context, core.InstanceID, dispatch.WaitOffer) error {
 	return func(ctx context.Context, to core.InstanceID, o dispatch.WaitOffer) error {
-		return b.Send(ctx, to, kindOffer, fairqueue.OfferMS*time.Millisecond, o)
+		err := b.Send(ctx, to, kindOffer, fairqueue.OfferMS*time.Millisecond, o)
+		switch {
+		case errors.Is(err, bus.ErrAbsent):
+			return dispatch.ErrInstanceAbsent
+		case errors.Is(err, bus.ErrFull):
+			return dispatch.ErrInboxFull
+		}
+		return err
 	}
 }
 
