@@ -2,6 +2,7 @@ package fairqueue
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"testing"
 )
 
@@ -49,6 +50,27 @@ func TestClassesOnOneNode(t *testing.T) {
 	wantAbout(t, "a in 20 classes", b.tenantCount("a"), 1000, 40)
 	wantAbout(t, "b in one class", b.tenantCount("b"), 1000, 40)
 	wantAbout(t, "c with weight 2", b.tenantCount("c"), 2000, 40)
+}
+
+// TestManyClassesDilute: a tenant that waits in nearly as many classes as there may be, all of which the node can serve, gets no more slots than one that
+// waits in one of them. The classes are asked for in a random order.
+func TestManyClassesDilute(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{100, 255, MaxClasses - 1} {
+		b := newBench(t)
+		var classes []string
+		for i := range n {
+			classes = append(classes, fmt.Sprintf("x%03d", i))
+			b.keep(classes[i], "a", 1, 2)
+		}
+		b.keep(classes[n/2], "b", 1, 2)
+		rng := rand.New(rand.NewPCG(1, uint64(n))) //nolint:gosec // the same order in every run
+		b.run(3000, func(int) []string {
+			rng.Shuffle(n, func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
+			return classes
+		})
+		wantAbout(t, fmt.Sprintf("b, beside %d classes of a", n), b.tenantCount("b"), 1500, 75)
+	}
 }
 
 // TestChangingClasses: a tenant that has one waiter at a time, each in another class, gets no more than its share.

@@ -18,8 +18,9 @@ const (
 	ForgetMS = 5000
 	// MaxOffers is how many offers one call makes.
 	MaxOffers = 32
-	// MaxAsked is for how many classes one call offers slots.
-	MaxAsked = 128
+	// MaxAsked is for how many classes one call offers slots. If it were less than MaxClasses, a tenant that waits in one class would be asked for more
+	// rarely than one that waits in many.
+	MaxAsked = MaxClasses
 	// MaxUrgent is of how many classes an offer compares the deadlines of the tenant whose turn it is.
 	MaxUrgent = 32
 	// MaxClasses is in how many classes of a pool requests may wait. A tenant that has less than its part of them may exceed it, up to

@@ -18,6 +18,7 @@ var waitingBehaviours = []behaviour{
 	{"the waiter of a tenant with the earliest deadline is offered the first slot", onQueue(testEarliestDeadlineFirst)},
 	{"the deadlines of a tenant are compared in a limited number of classes", onQueue(testMostUrgentClass)},
 	{"tenants are served in turns by their weights", onQueue(testTurnsByWeight)},
+	{"a tenant that waits in many classes gets no more than one that waits in one of them", onQueue(testManyClasses)},
 	{"a slot is offered only to waiters of the classes that the node can serve", onQueue(testOfferedClasses)},
 	{"a waiter is added once, however often that is repeated", onQueue(testEnqueueRepeated)},
 	{"a waiter whose deadline has passed is neither added nor offered a slot", onQueue(testExpiredWaiters)},
@@ -117,22 +118,6 @@ func testEarliestDeadlineFirst(t *testing.T, h queueHarness) {
 	h.dequeue(t, early, true)
 	h.dequeue(t, middle, true)
 	h.wantOffered(t, 2, "x", late)
-}
-
-func testMostUrgentClass(t *testing.T, h queueHarness) {
-	var classes []string
-	var waiters []fairqueue.Waiter
-	for i := range fairqueue.MaxUrgent + 1 {
-		class := fmt.Sprintf("x%03d", i)
-		classes, waiters = append(classes, class), append(waiters, h.waiter(t, "job-"+class, class, "a"))
-	}
-	last, beyond := fairqueue.MaxUrgent-1, fairqueue.MaxUrgent
-	waiters[last].Deadline -= 10_000
-	waiters[beyond].Deadline -= 20_000
-	h.enqueue(t, waiters...)
-	if diff := cmp.Diff([]fairqueue.Waiter{waiters[last], waiters[beyond]}, h.offer(t, 2, classes...)); diff != "" {
-		t.Errorf("offered (-want +got):\n%s", diff)
-	}
 }
 
 func testTurnsByWeight(t *testing.T, h queueHarness) {
