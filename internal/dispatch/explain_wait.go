@@ -108,16 +108,16 @@ func placeOf(f *fairqueue.FlowView, now, maxWait int64) int {
 
 // countRivals returns how many requests wait in other classes for some of the nodes that can serve a class.
 func (l *Line) countRivals(queues []*queueSnapshot, class *waitClass) int {
-	nodes := l.sample(class, maxSwept)
+	nodes, now := l.sample(class, maxSwept), l.fleet.Now()
 	total := 0
 	for _, q := range queues {
 		for _, c := range q.classes {
 			if c.ID == class.id || c.class == nil {
 				continue
 			}
-			filter := newClassFilter(l.fleet, l.open.picker, c.class)
+			filter := l.open.filterOf(c.class)
 			for _, n := range nodes {
-				if filter.canServe(n) {
+				if filter.canServe(n, now) {
 					total += c.Waiting
 					break
 				}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/pick"
 )
 
 // waitClass is what waiting requests require of a node. Requests of one class can be served by the same nodes.
@@ -94,31 +93,4 @@ func parseWaitClass(id, text string) *waitClass {
 		c.spec.Pool = core.JobPool{ID: *r.BoundPool, Bound: true}
 	}
 	return c
-}
-
-// classFilter decides which nodes can serve a class now, if they have a free slot.
-type classFilter struct {
-	picker *pick.Picker
-	query  pick.Query
-	node   core.NodeID // the only one; empty: any
-}
-
-func newClassFilter(fl *fleet.Fleet, pk *pick.Picker, c *waitClass) *classFilter {
-	route := fl.Route(c.spec.Direction, c.spec.Options.RequireTTS)
-	f := &classFilter{picker: pk, query: pick.Query{
-		Requirement: route.Requirement, Options: &c.spec.Options, Tenant: c.spec.Tenant, Pools: core.NewPoolRule(route.Division, &c.spec), Tried: c.except, Now: fl.Now(),
-	}}
-	if c.spec.Options.Strict {
-		f.node = c.spec.Options.PreferredNode
-	}
-	return f
-}
-
-// canServe reports whether a node could take a job of the class if it had a free slot.
-func (f *classFilter) canServe(n *fleet.Node) bool {
-	if f.node != "" && n.ID() != f.node {
-		return false
-	}
-	reason := f.picker.Filter(&f.query, n)
-	return reason == core.ReasonNone || reason.Soft()
 }

@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"maps"
 	"sync/atomic"
 	"time"
 
@@ -34,6 +33,7 @@ type openClasses struct {
 type openPool struct {
 	read    time.Time // before the store was asked
 	classes map[string]*waitClass
+	filters *classFilters // of the classes
 }
 
 // openRead is a read of the store, for all callers that ask at the same time.
@@ -71,11 +71,13 @@ func (c *openClasses) refresh(ctx context.Context, pools ...core.PoolID) error {
 // update replaces the copy for one pool. Requirements that are not known are read.
 func (c *openClasses) update(ctx context.Context, pool core.PoolID, ids []string, read time.Time) error {
 	if len(ids) == 0 {
-		c.set(pool, nil, read)
+		c.set(pool, &openPool{read: read})
 		return nil
 	}
-	known := c.classes(pool)
+	copied := c.copyOf(pool)
+	known := copied.classes
 	classes := make(map[string]*waitClass, len(ids))
+	added := false
 	var unknown []string
 	for _, id := range ids {
 		if class := known[id]; class != nil {
@@ -92,39 +94,63 @@ func (c *openClasses) update(ctx context.Context, pool core.PoolID, ids []string
 		}
 		for i, text := range requirements {
 			if class := parseWaitClass(unknown[i], text); class != nil {
-				classes[unknown[i]] = class
+				classes[unknown[i]], added = class, true
 			}
 		}
 	}
-	c.set(pool, classes, read)
+	if added || len(classes) != len(known) {
+		copied.classes, copied.filters = classes, newClassFilters(c.fleet.Division(), c.picker, classes)
+	}
+	copied.read = read
+	c.set(pool, &copied)
 	return nil
 }
 
-func (c *openClasses) set(pool core.PoolID, classes map[string]*waitClass, read time.Time) {
-	if len(classes) > 0 {
+// set replaces the copy for one pool, unless the present one was read later.
+func (c *openClasses) set(pool core.PoolID, p *openPool) {
+	if len(p.classes) > 0 {
 		defer c.opened() // after the lock is released
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.pools[pool]; old != nil && old.read.After(read) {
+	if old := c.pools[pool]; old != nil && old.read.After(p.read) {
 		return
 	}
-	if len(classes) == 0 {
+	if len(p.classes) == 0 {
 		delete(c.pools, pool)
 	} else {
-		c.pools[pool] = &openPool{read: read, classes: classes}
+		c.pools[pool] = p
 	}
 	c.any.Store(len(c.pools) > 0)
 }
 
-// classes returns the classes that are open in a pool. The map is not changed.
-func (c *openClasses) classes(pool core.PoolID) map[string]*waitClass {
+// copyOf returns the copy for one pool; it is empty if nobody waits there.
+func (c *openClasses) copyOf(pool core.PoolID) openPool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if p := c.pools[pool]; p != nil {
-		return p.classes
+		return *p
 	}
-	return nil
+	return openPool{}
+}
+
+// classes returns the classes that are open in a pool. The map is not changed.
+func (c *openClasses) classes(pool core.PoolID) map[string]*waitClass { return c.copyOf(pool).classes }
+
+// filters returns the filters of the classes that are open in a pool; nil if there are none. They are made again if the fleet was divided
+// otherwise meanwhile.
+func (c *openClasses) filters(pool core.PoolID) *classFilters {
+	p, division := c.copyOf(pool), c.fleet.Division()
+	if p.filters == nil || p.filters.division == division {
+		return p.filters
+	}
+	p.filters = newClassFilters(division, c.picker, p.classes)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := c.pools[pool]; now != nil && now.read.Equal(p.read) {
+		c.pools[pool] = &p
+	}
+	return p.filters
 }
 
 // count returns how many classes are open in all pools.
@@ -204,7 +230,10 @@ func (c *openClasses) isOpen(ctx context.Context, pool core.PoolID, class string
 }
 
 // waitingFor says for which nodes requests wait; nil: nobody waits.
-type waitingFor struct{ filters []*classFilter }
+type waitingFor struct {
+	pools []*classFilters
+	now   fleet.Instant
+}
 
 // waitingFor returns for which nodes requests wait, according to a recent copy.
 func (c *openClasses) waitingFor(ctx context.Context) *waitingFor {
@@ -214,16 +243,9 @@ func (c *openClasses) waitingFor(ctx context.Context) *waitingFor {
 	if _ = c.renew(ctx); !c.any.Load() { // as above
 		return nil
 	}
-	return c.waitingIn(c.openPools()...)
-}
-
-// waitingIn returns for which nodes requests wait in the queues of pools, according to the copy.
-func (c *openClasses) waitingIn(pools ...core.PoolID) *waitingFor {
-	w := &waitingFor{}
-	for _, pool := range pools {
-		for _, class := range c.classes(pool) {
-			w.filters = append(w.filters, newClassFilter(c.fleet, c.picker, class))
-		}
+	w := &waitingFor{now: c.fleet.Now()}
+	for _, pool := range c.openPools() {
+		w.pools = append(w.pools, c.filters(pool))
 	}
 	return w
 }
@@ -233,8 +255,8 @@ func (w *waitingFor) wants(n *fleet.Node) bool {
 	if w == nil {
 		return false
 	}
-	for _, f := range w.filters {
-		if f.canServe(n) {
+	for _, filters := range w.pools {
+		if filters.wants(n, w.now) {
 			return true
 		}
 	}
@@ -244,10 +266,8 @@ func (w *waitingFor) wants(n *fleet.Node) bool {
 // servable returns the classes that are open in a pool and that a node can serve.
 func (c *openClasses) servable(pool core.PoolID, n *fleet.Node) []string {
 	var ids []string
-	for id, class := range maps.All(c.classes(pool)) {
-		if newClassFilter(c.fleet, c.picker, class).canServe(n) {
-			ids = append(ids, id)
-		}
+	for f := range c.filters(pool).serving(n, c.fleet.Now()) {
+		ids = append(ids, f.class.id)
 	}
 	return ids
 }

@@ -63,9 +63,12 @@ func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed b
 	if err != nil || !first && !freed {
 		return
 	}
-	wanted := t.open.waitingIn(pool)
+	wanted := t.open.filters(pool)
+	if wanted == nil {
+		return
+	}
 	if len(t.rounds[pool]) == 0 {
-		t.rounds[pool] = t.newRound(pool, wanted)
+		t.rounds[pool] = t.newRound(wanted)
 	}
 	began := time.Now()
 	for limit > 0 && time.Since(began) < sweepWithin {
@@ -78,25 +81,16 @@ func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed b
 }
 
 // newRound returns the nodes for which requests wait in the queue of a pool, in random order: the instances sweep in turns, each in its own order.
-func (t *tender) newRound(pool core.PoolID, wanted *waitingFor) []*fleet.Node {
-	type routeKey struct {
-		core.Direction
-		tts bool
-	}
-	routes := make(map[routeKey]bool)
-	seen := make(map[*fleet.Node]bool)
+func (t *tender) newRound(wanted *classFilters) []*fleet.Node {
+	now := t.fleet.Now()
+	taken := make(map[*fleet.Node]bool)
 	var nodes []*fleet.Node
-	for _, class := range t.open.classes(pool) {
-		key := routeKey{class.spec.Direction, class.spec.Options.RequireTTS}
-		if routes[key] {
-			continue
-		}
-		routes[key] = true
-		for m := range t.fleet.Route(key.Direction, key.tts).All() {
-			if !seen[m.Node] && wanted.wants(m.Node) {
+	for _, r := range wanted.routes {
+		for m := range t.fleet.Route(r.requirement.Direction, r.requirement.TTS).All() {
+			if !taken[m.Node] && r.wants(m.Node, now) {
+				taken[m.Node] = true
 				nodes = append(nodes, m.Node)
 			}
-			seen[m.Node] = true
 		}
 	}
 	rand.Shuffle(len(nodes), func(i, j int) { nodes[i], nodes[j] = nodes[j], nodes[i] })
@@ -104,11 +98,11 @@ func (t *tender) newRound(pool core.PoolID, wanted *waitingFor) []*fleet.Node {
 }
 
 // takeNext takes up to n nodes of the round of a pool for which requests still wait.
-func (t *tender) takeNext(pool core.PoolID, wanted *waitingFor, n int) []*fleet.Node {
-	left := t.rounds[pool]
+func (t *tender) takeNext(pool core.PoolID, wanted *classFilters, n int) []*fleet.Node {
+	left, now := t.rounds[pool], t.fleet.Now()
 	nodes := make([]*fleet.Node, 0, n)
 	for len(left) > 0 && len(nodes) < n {
-		if wanted.wants(left[0]) {
+		if wanted.wants(left[0], now) {
 			nodes = append(nodes, left[0])
 		}
 		left = left[1:]

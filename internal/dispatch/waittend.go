@@ -145,8 +145,9 @@ func (t *tender) survey(ctx context.Context, class *waitClass) {
 
 // sample returns up to n nodes that can serve a class, from a random one on.
 func (t *tender) sample(class *waitClass, n int) []*fleet.Node {
-	filter := newClassFilter(t.fleet, t.open.picker, class)
-	route := t.fleet.Route(class.spec.Direction, class.spec.Options.RequireTTS)
+	filter, now := t.open.filterOf(class), t.fleet.Now()
+	restriction := core.RestrictionOf(&class.spec.Options)
+	route := t.fleet.RestrictedRoute(class.spec.Direction, class.spec.Options.RequireTTS, &restriction)
 	total := 0
 	for x := range route.Indexes() {
 		total += x.Len()
@@ -155,14 +156,14 @@ func (t *tender) sample(class *waitClass, n int) []*fleet.Node {
 	if total > n {
 		first = rand.IntN(total)
 	}
-	var nodes []*fleet.Node
+	nodes := make([]*fleet.Node, 0, min(n, total))
 	for _, before := range [...]bool{false, true} { // those from the random one on, then those before it
 		i := 0
 		for m := range route.All() {
 			if before && i == first || len(nodes) == n {
 				break
 			}
-			if (i < first) == before && filter.canServe(m.Node) {
+			if (i < first) == before && filter.reject(m.Node, now) == core.ReasonNone {
 				nodes = append(nodes, m.Node)
 			}
 			i++

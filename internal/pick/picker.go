@@ -66,6 +66,15 @@ func (p *Picker) Filter(q *Query, n *fleet.Node) core.Reason {
 	if r := q.Requirement.Mismatch(&declared.Capability); r != core.ReasonNone {
 		return r
 	}
+	return p.FilterServing(q, n)
+}
+
+// FilterServing is Filter for a node that serves the direction, as the caller has checked.
+func (p *Picker) FilterServing(q *Query, n *fleet.Node) core.Reason {
+	declared := n.Declared()
+	if !declared.Serves(q.Tenant) {
+		return core.ReasonTenant
+	}
 	if !q.Pools.AllowsNode(declared) { // after the direction, because it is more expensive
 		return core.ReasonPool
 	}

@@ -1,0 +1,86 @@
+package dispatch
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
+)
+
+const (
+	benchNodes   = 10_000
+	benchClasses = 512
+)
+
+// noOffers is a store in which no waiter is offered a slot: what is measured is how the offers are prepared.
+type noOffers struct{ *memstore.Store }
+
+func (noOffers) Offer(context.Context, core.PoolID, int, []string) (fairqueue.OfferResult, error) {
+	return fairqueue.OfferResult{}, nil
+}
+
+// newBenchLine makes a line with 512 open classes and 10,000 nodes, each of which serves some of them.
+func newBenchLine(b *testing.B) *Line {
+	mem := memstore.New(store.Timing{Presence: time.Hour})
+	return newCrowdedLine(b, noOffers{mem}, benchNodes, benchClasses)
+}
+
+// BenchmarkWaitSweepRound makes the list of the nodes that are to be swept.
+func BenchmarkWaitSweepRound(b *testing.B) {
+	l := newBenchLine(b)
+	b.ReportAllocs()
+	for b.Loop() {
+		if n := len(l.newRound(l.open.filters(""))); n == 0 {
+			b.Fatal("no node is wanted")
+		}
+	}
+}
+
+// BenchmarkWaitOfferBatch offers the free slots of the nodes that one sweep probes.
+func BenchmarkWaitOfferBatch(b *testing.B) {
+	l := newBenchLine(b)
+	batch := make(map[*fleet.Node]int)
+	for n := range l.fleet.All() {
+		if len(batch) == maxSwept {
+			break
+		}
+		batch[n] = 1
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		l.offerAll(b.Context(), batch)
+	}
+}
+
+// BenchmarkWaitArrival checks, as for a request that arrives, whether others wait for 20 nodes.
+func BenchmarkWaitArrival(b *testing.B) {
+	l := newBenchLine(b)
+	var nodes []*fleet.Node
+	for n := range l.fleet.All() {
+		if nodes = append(nodes, n); len(nodes) == 20 {
+			break
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		w := l.open.waitingFor(b.Context())
+		for _, n := range nodes {
+			w.wants(n)
+		}
+	}
+}
+
+// BenchmarkWaitSample chooses the nodes that are probed when the first request of a class begins to wait.
+func BenchmarkWaitSample(b *testing.B) {
+	l := newBenchLine(b)
+	class, _ := newWaitClass(l.fleet, variedSpec(0), nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		l.sample(class, maxSurveyed)
+	}
+}
