@@ -213,7 +213,7 @@ func TestLostCountOfAWaitingRequest(t *testing.T) {
 		waits := h.startWaiting(h.t.Context(), "w1", time.Minute, ofAcme("w1"))
 		h.store.Tenants = memstore.New(timing)
 		h.wantInFlight(0)
-		h.advance(tenants.RenewInterval+time.Second, "node-a")
+		h.advance(2*tenants.RenewJobsInterval, "node-a")
 		h.wantInFlight(1)
 		h.advance(time.Minute, "node-a")
 		<-waits.done

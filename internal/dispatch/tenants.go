@@ -39,7 +39,7 @@ func newTenantLimits(cfg *Config, st *storeClient, tasks *parallel.Group, inFlig
 }
 
 // heldFor is for how long the count of a waiting request is valid. It is renewed: the count of an instance that dies should not last longer.
-const heldFor = 3 * tenants.RenewInterval
+const heldFor = 15 * tenants.RenewJobsInterval
 
 // admission is the count of a request whose job was not created yet.
 type admission struct {
@@ -146,7 +146,7 @@ func (l *tenantLimits) remove(spec *core.Spec, token core.Token, undo bool) {
 
 // RenewTenants restores the counts of jobs and of waiting requests that the store has lost, from time to time, until the context ends.
 func (d *Dispatcher) RenewTenants(ctx context.Context) {
-	for d.limits.gate != nil && backoff.Sleep(ctx, backoff.Jitter(tenants.RenewInterval, 0.1)) {
+	for d.limits.gate != nil && backoff.Sleep(ctx, backoff.Jitter(tenants.RenewJobsInterval, 0.1)) {
 		d.limits.renewJobs(ctx)
 		d.limits.renewHeld(ctx)
 	}

@@ -283,12 +283,12 @@ func TestLostCountsAreRestored(t *testing.T) {
 		defer func() { stop(); <-ended }()
 		h.store.Tenants = memstore.New(timing)
 		h.wantInFlight(0)
-		h.advance(tenants.RenewInterval+time.Second, "node-a")
+		h.advance(2*tenants.RenewJobsInterval, "node-a")
 		h.wantInFlight(2)
 		if err := h.done(first); err != nil {
 			t.Fatal(err)
 		}
-		h.advance(tenants.RenewInterval+time.Second, "node-a")
+		h.advance(2*tenants.RenewJobsInterval, "node-a")
 		h.wantInFlight(1)
 	})
 }

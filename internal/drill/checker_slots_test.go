@@ -41,7 +41,8 @@ func (c *waitingChecker) addEmpty(node string, s span) {
 	}
 }
 
-// for their limit. Nor do requests count while their instance is stopped.
+// waitingByDirection returns when requests waited that could have used a slot. Those of tenants that have a limit do not count: they may have
+// waited for their limit. Nor do requests count while their instance is stopped.
 func (c *waitingChecker) waitingByDirection() map[[2]string]spans {
 	assigned := make(map[string]int64)
 	for _, e := range c.nodes {

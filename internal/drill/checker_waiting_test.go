@@ -262,7 +262,6 @@ func (c *waitingChecker) checkDeadWaiters() {
 	}
 }
 
-// waitingByDirection returns when requests waited that could have used a slot. Those of tenants that have a limit do not count: they may have waited
 // checkTenantLimits checks how many jobs of tenants nodes worked on at the same time. A job on two nodes counts once. A fault that makes the store lose
 // writes may make it lose counts.
 func (c *waitingChecker) checkTenantLimits() {

@@ -101,11 +101,25 @@ func isQueueState(key string) bool {
 	return strings.HasPrefix(key, keyPrefix+":v1:wait:{pool:") && (strings.HasSuffix(key, "}:book") || strings.HasSuffix(key, "}:timers"))
 }
 
+// isTenantState reports whether a key says that jobs or sessions of a tenant were counted.
+func isTenantState(key string) bool {
+	return strings.HasPrefix(key, keyPrefix+":v1:tenants:{tenant:") && strings.HasSuffix(key, ":known")
+}
+
+// isEmptyCount reports whether a key holds the jobs or the sessions of a tenant, and there are none: it has only its mark.
+func isEmptyCount(f clustertest.KeyLocation) bool {
+	if !strings.HasPrefix(f.Key, keyPrefix+":v1:tenants:{tenant:") || !strings.HasSuffix(f.Key, "}:jobs") && !strings.HasSuffix(f.Key, "}:sessions") {
+		return false
+	}
+	members, err := f.Server.Do("ZRANGE", f.Key, "0", "-1")
+	return err == nil && fmt.Sprint(members) == "[!]"
+}
+
 // isExpectedKey reports whether a key belongs to the store, to a running instance, or to the dead letters of malformed
 // messages.
 func isExpectedKey(key string, running []string, malformed bool) bool {
 	if slices.Contains(permanentKeys, key) || key == keyPrefix+":schedulers:all" && len(running) > 0 || isStatsKey(key) ||
-		malformed && strings.HasSuffix(key, ":dlq") || isQueueState(key) {
+		malformed && strings.HasSuffix(key, ":dlq") || isQueueState(key) || isTenantState(key) {
 		return true
 	}
 	return slices.ContainsFunc(running, func(name string) bool {
@@ -126,7 +140,9 @@ func (c *testCluster) leftoverKeys(ctx context.Context, timeout time.Duration, m
 		if all, failed = c.Redis.Keys("*"); failed != nil {
 			return failed
 		}
-		rest = slices.DeleteFunc(all, func(f clustertest.KeyLocation) bool { return isExpectedKey(f.Key, running, malformed) })
+		rest = slices.DeleteFunc(all, func(f clustertest.KeyLocation) bool {
+			return isExpectedKey(f.Key, running, malformed) || isEmptyCount(f)
+		})
 		if len(rest) > 0 {
 			return fmt.Errorf("%d keys", len(rest))
 		}
@@ -233,6 +249,7 @@ func TestExpectedKeys(t *testing.T) {
 		keyPrefix + ":v1:wait:{pool:}:line":               false,
 		keyPrefix + ":v1:wait:{pool:}:held":               false,
 		keyPrefix + ":v1:tenants:{tenant:acme}:jobs":      false,
+		keyPrefix + ":v1:tenants:{tenant:a}:jobs:known":   true,
 		"other:v1:incarnation":                            false,
 	} {
 		if got := isExpectedKey(key, []string{"i-0", "i-1"}, false); got != want {
@@ -259,11 +276,14 @@ func testLeftoverKeys(t *testing.T, r *clustertest.Redis) {
 	all, present := keyPrefix+":schedulers:all", keyPrefix+":schedulers:presence:{instance:i-0-a}"
 	inbox, deadInbox := clustertest.InboxKey("i-0-a"), clustertest.InboxKey("i-1-b")
 	dlq := strings.TrimSuffix(deadInbox, "inbox") + "dlq"
+	counted, none := keyPrefix+":v1:tenants:{tenant:a}:jobs", keyPrefix+":v1:tenants:{tenant:b}:jobs"
 	for key, args := range map[string][]string{
 		all: {"ZADD", all, "1", "i-0-a", "2", "i-1-b", "3", "i-2-c"}, present: {"SET", present, "{}"},
 		inbox:     {"XADD", inbox, "*", "x", "y"},
 		deadInbox: {"XADD", deadInbox, "*", "x", "y"},
 		dlq:       {"XADD", dlq, "*", "x", "y"},
+		counted:   {"ZADD", counted, "+inf", "!", "1", "job"},
+		none:      {"ZADD", none, "+inf", "!"},
 	} {
 		server, err := r.ServerOf(key)
 		if err != nil {
@@ -274,12 +294,12 @@ func testLeftoverKeys(t *testing.T, r *clustertest.Redis) {
 		}
 	}
 	size, err := r.KeyCount()
-	if err != nil || size != 5 {
-		t.Errorf("%d keys, %v; want two inboxes, dead letters, a presence and a list of instances", size, err)
+	if err != nil || size != 7 {
+		t.Errorf("%d keys, %v; want two inboxes, dead letters, a presence, a list of instances and two sets of jobs", size, err)
 	}
 	keys, err := c.leftoverKeys(t.Context(), 0, true)
 	slices.Sort(keys)
-	if err != nil || len(keys) != 2 || !strings.HasPrefix(keys[0], all+" lists i-2-c") || !strings.HasPrefix(keys[1], deadInbox+" ") {
-		t.Errorf("leftovers %q, %v; want the inbox of i-1, and the registration of i-2, which has no dead letters", keys, err)
+	if err != nil || len(keys) != 3 || !strings.HasPrefix(keys[0], all+" lists i-2-c") || !strings.HasPrefix(keys[1], deadInbox+" ") || !strings.HasPrefix(keys[2], counted) {
+		t.Errorf("leftovers %q, %v; want the inbox of i-1, a job that is counted, and the registration of i-2, which has no dead letters", keys, err)
 	}
 }

@@ -18,7 +18,7 @@ var queueKeys = []string{
 
 // waitingFaults returns the faults of the drill with waiting requests that the topology allows.
 func (d *waitingDrill) waitingFaults() []fault {
-	faults := []fault{killInstance(3 * time.Second), pauseInstance(2500 * time.Millisecond), pauseInstance(500 * time.Millisecond), deleteQueue(), d.freezeEverything(700 * time.Millisecond)}
+	faults := []fault{killInstance(3 * time.Second), pauseInstance(2500 * time.Millisecond), pauseInstance(500 * time.Millisecond), deleteQueue(), deleteCounts(), d.freezeEverything(700 * time.Millisecond)}
 	if *drillTopology == clustertest.Standalone {
 		return append(faults, pauseRedis(1500*time.Millisecond))
 	}
@@ -50,6 +50,24 @@ func deleteQueue() fault {
 			count, _ := reply.(int64)
 			deleted += int(count)
 			backoff.Sleep(c.TB.Context(), 100*time.Millisecond+time.Duration(c.rand.Int64N(int64(800*time.Millisecond))))
+		}
+		return fmt.Sprintf("%d keys", deleted), func() {}
+	}}
+}
+
+// deleteCounts deletes what is counted of the tenant that has a limit, while its jobs run.
+func deleteCounts() fault {
+	const tenant = keyPrefix + ":v1:tenants:{tenant:" + limitedTenant + "}"
+	return fault{name: "delete counts", recoveryLimit: 10 * time.Second, inject: func(c *testCluster) (string, func()) {
+		server, err := c.Redis.ServerOf(tenant)
+		c.Must(err)
+		deleted := 0
+		for range 3 {
+			reply, err := server.Do("DEL", tenant+":jobs", tenant+":rates")
+			c.Must(err)
+			count, _ := reply.(int64)
+			deleted += int(count)
+			backoff.Sleep(c.TB.Context(), 500*time.Millisecond+time.Duration(c.rand.Int64N(int64(4*time.Second))))
 		}
 		return fmt.Sprintf("%d keys", deleted), func() {}
 	}}

@@ -63,6 +63,10 @@ var waitingMutants = map[string]waitingMutant{
 		edits:  []edit{{waitingCode, `r\.Waiters >= len\(own\) \{`, "r.Waiters >= 0 {", 1}},
 		faults: []fault{deleteQueue(), deleteQueue()}, want: []string{emptySlot, overtaken},
 	},
+	"lost-counts-are-not-noticed": {
+		edits:  []edit{{"internal/store/redisstore/scripts/admit_member.lua", `ARGV\[9\] == '1' or redis\.call\('EXISTS', KEYS\[3\]\) == 1`, "false", 1}},
+		faults: []fault{deleteCounts(), deleteCounts()}, want: []string{overLimit},
+	},
 	"tenants-have-no-limits": {
 		edits:  []edit{{"internal/dispatch/tenants.go", `l\.gate == nil \|\| r\.Probe \|\|`, "true || l.gate == nil || r.Probe ||", 1}},
 		faults: []fault{pauseInstance(500 * time.Millisecond)}, want: []string{overLimit},

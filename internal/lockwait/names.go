@@ -20,7 +20,7 @@ var all = []Name{
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
 	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchOutstanding{}, DispatchSends{}, DispatchTender{}, DispatchSnapshot{}, DispatchShares{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, DispatchTenants{}, DispatchHeld{}, RedisPermits{}, RedisAbandoned{},
-	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{},
+	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{}, RedisMembers{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
 	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{},
@@ -212,6 +212,12 @@ type RedisRecentJobs struct{}
 
 // LockName implements Name.
 func (RedisRecentJobs) LockName() string { return "redis_recent_jobs" }
+
+// RedisMembers names a lock of docs/locks.md.
+type RedisMembers struct{}
+
+// LockName implements Name.
+func (RedisMembers) LockName() string { return "redis_members" }
 
 // Session names a lock of docs/locks.md.
 type Session struct{}

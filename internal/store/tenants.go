@@ -34,6 +34,15 @@ const (
 	TenantSession                       // a session that has not ended
 )
 
+// RestoredWithin is how long after the store has lost the members of a tenant all that were there are restored, because their instances renew them
+// more often.
+func (k MemberKind) RestoredWithin() time.Duration {
+	if k == TenantSession {
+		return 8 * time.Second
+	}
+	return 3 * time.Second
+}
+
 // MemberParams describes a member and the limits of its tenant.
 type MemberParams struct {
 	Tenant core.TenantID
@@ -124,9 +133,11 @@ func TenantLimits() []TenantLimit {
 
 // TenantVerdict says whether a member was admitted.
 type TenantVerdict struct {
-	Refused TenantLimit   // the limit that forbids it; NoLimit: it was admitted
-	Used    int           // members of the kind, with this one if it was admitted
-	RetryIn time.Duration // after which the rate that forbids it would admit it; 0 for the other limits
+	Refused TenantLimit // the limit that forbids it; NoLimit: it was admitted
+	Used    int         // members of the kind, with this one if it was admitted
+	// RetryIn is after which time the rate that forbids it would admit it. For the other limits it is 0, unless the store has lost the members: it
+	// admits none until all could be restored, because it does not know how many there are.
+	RetryIn time.Duration
 }
 
 // RenewParams names members of one tenant.

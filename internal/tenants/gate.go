@@ -43,8 +43,12 @@ const (
 	retrySessions = 5 * time.Second
 )
 
-// RenewInterval is how often instances renew the counts of what they run.
-const RenewInterval = 5 * time.Second
+const (
+	// RenewInterval is how often instances renew the counts of their sessions.
+	RenewInterval = 5 * time.Second
+	// RenewJobsInterval is how often they renew those of their jobs.
+	RenewJobsInterval = time.Second
+)
 
 // LimitsJobs reports whether jobs of a tenant have to be admitted.
 func (g *Gate) LimitsJobs(tenant core.TenantID) bool {
@@ -176,16 +180,19 @@ func describeRefusal(p *store.MemberParams, v store.TenantVerdict) *wire.Error {
 		retry += time.Millisecond
 	}
 	e := &wire.Error{Code: wire.RateLimited}
-	switch v.Refused {
-	case store.LimitInFlight:
+	lost := v.RetryIn > 0 && (v.Refused == store.LimitInFlight || v.Refused == store.LimitSessions)
+	switch {
+	case lost:
+		e.Detail = fmt.Sprintf("what %s uses of its %s was lost and is counted again: try again in %s", tenant, v.Refused, describe(retry))
+	case v.Refused == store.LimitInFlight:
 		retry = retryInFlight
 		e.Detail = fmt.Sprintf("%s has %s in flight, and its %s is %d: try again when one has ended", tenant, count(v.Used, "job"), v.Refused, p.Limits.InFlight)
-	case store.LimitSessions:
+	case v.Refused == store.LimitSessions:
 		retry = retrySessions
 		e.Detail = fmt.Sprintf("%s has %s, and its %s is %d: end one, or try again later", tenant, count(v.Used, "session"), v.Refused, p.Limits.Sessions)
-	case store.LimitDispatchRate:
+	case v.Refused == store.LimitDispatchRate:
 		e.Detail = fmt.Sprintf("%s begins more jobs than its %s of %v allows: try again in %s, or send fewer", tenant, v.Refused, p.Limits.DispatchRate, describe(retry))
-	case store.LimitAudioRate:
+	case v.Refused == store.LimitAudioRate:
 		e.Detail = fmt.Sprintf("%s has sent more audio than its %s of %v allows: try again in %s", tenant, v.Refused, p.Limits.AudioRate, describe(retry))
 	}
 	return e.RetryIn(retry)

@@ -58,6 +58,7 @@ func KeysByLabel(prefix, name string) map[string]string {
 		"state": k.session(session.SessionKey), "presence": k.presence(core.InstanceID(name)),
 		"revocations": revocations,
 		"tenant_jobs": k.members(core.TenantID(name), store.TenantJob), "tenant_sessions": k.members(core.TenantID(name), store.TenantSession), "rates": k.rates(core.TenantID(name)),
+		"known_jobs": k.known(core.TenantID(name), store.TenantJob), "known_sessions": k.known(core.TenantID(name), store.TenantSession),
 		"inbox": k.inbox(core.InstanceID(name)), "dead": k.deadLetters(core.InstanceID(name)), "claims": k.claims(core.InstanceID(name)),
 	}
 	for i, key := range k.queue(core.PoolID(name)) {

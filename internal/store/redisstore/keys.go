@@ -142,6 +142,11 @@ func (k keys) members(id core.TenantID, kind store.MemberKind) string {
 	return k.tenant(id) + ":jobs"
 }
 
+// known returns the key that says that there are members of a kind.
+func (k keys) known(id core.TenantID, kind store.MemberKind) string {
+	return k.members(id, kind) + ":known"
+}
+
 // rates returns the key of the token buckets of a tenant.
 func (k keys) rates(id core.TenantID) string { return k.tenant(id) + ":rates" }
 

@@ -220,7 +220,7 @@ var boardLostReplies = []lostReply{
 		return fmt.Sprint(saved), err
 	}},
 	{name: "history", command: "save_history", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		saved, err := s.SaveHistory(ctx, store.HistoryParams{Fence: 1, Parts: map[string][]byte{x.name: []byte("body")}, TTL: time.Minute})
+		saved, err := s.SaveHistory(ctx, store.HistoryParams{Fence: 1, Parts: map[string][]byte{x.name: []byte("body")}, TTL: time.Hour})
 		return fmt.Sprint(saved), err
 	}},
 	{name: "setting", command: "publish_setting", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {

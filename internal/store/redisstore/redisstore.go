@@ -60,6 +60,7 @@ type Store struct {
 	onEmptied   func()
 	lastSeen    *lastSeenReporter
 	recent      recentJobs
+	memberSets  memberSets
 
 	inboxRenewed sync.Map // of each instance that was announced here, when its inbox was renewed
 

@@ -129,7 +129,7 @@ var luaConstants = func() map[string]string {
 		"COMPACT_CODES": compactCodes, "COMPACT_COUNTS": compactCounts,
 		"NOT_REGISTERED": replyNotRegistered, "RECORD_WRITTEN": recordWritten, "RECORD_TOO_EARLY": recordTooEarly,
 		"ACCEPTED": int64(store.Accepted), "INSTANCE_ABSENT": int64(store.InstanceAbsent), "INBOX_FULL": int64(store.InboxFull),
-		"MAX_DEAD_LETTERS": maxDeadLetters, "MAX_OUTBOX": maxOutbox, "MAX_UNPACK": maxUnpack, "MAX_MARKS": store.MaxMarks,
+		"MAX_DEAD_LETTERS": maxDeadLetters, "MAX_OUTBOX": maxOutbox, "MAX_UNPACK": maxUnpack, "MEMBERS_TTL_MS": membersTTL.Milliseconds(), "MAX_MARKS": store.MaxMarks,
 	}
 	maps.Copy(numbers, waitConstants)
 	for code, state := range leaseStateByCode {

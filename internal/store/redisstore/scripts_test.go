@@ -29,7 +29,7 @@ func scriptNames(t *testing.T) []string {
 func TestScriptConstantsAreDefined(t *testing.T) {
 	t.Parallel()
 	used := make(map[string]bool)
-	for _, name := range append(scriptNames(t), "lib", "lib_inbox", "lib_wait") {
+	for _, name := range append(scriptNames(t), "lib", "lib_inbox", "lib_tenant", "lib_wait") {
 		for _, token := range luaToken.FindAllString(scriptSource(name), -1) {
 			switch _, defined := luaConstants[token]; {
 			case strings.HasPrefix(token, "--"), strings.HasPrefix(token, "'"), token == "KEYS", token == "ARGV":
@@ -52,7 +52,7 @@ func TestScriptConstantsHaveOneSource(t *testing.T) {
 	t.Parallel()
 	indexes := regexp.MustCompile(`(KEYS|ARGV)\[\d+\]`)
 	literals := regexp.MustCompile(`\b(1704067200000|65536|65535|1048576|10000|1024|2000|1999|256|100|16)\b|'(inbox|takeover|at)'`)
-	for _, name := range append(scriptNames(t), "lib", "lib_inbox", "lib_wait") {
+	for _, name := range append(scriptNames(t), "lib", "lib_inbox", "lib_tenant", "lib_wait") {
 		for i, line := range strings.Split(scriptSource(name), "\n") {
 			code, _, _ := strings.Cut(line, "--")
 			if found := literals.FindString(indexes.ReplaceAllString(code, "")); found != "" {

@@ -1,5 +1,6 @@
+-- include lib_tenant
 -- Postpones the expiry of jobs or sessions of a tenant. With a ttl of 0 it only says which are missing.
--- KEYS  members
+-- KEYS  members, known
 -- ARGV  not_after, ttl in ms, member …; at most MAX_UNPACK members
 -- Returns {now, {member that is not there, …}}.
 local now = clock()
@@ -13,5 +14,5 @@ for i, score in ipairs(scores) do
     redis.call('ZADD', KEYS[1], now + ttl, ARGV[i + 2])
   end
 end
-if ttl > 0 and #missing < #scores then extend_ttl(KEYS[1], ttl) end
+if ttl > 0 and #missing < #scores then extend_members(KEYS[1], KEYS[2], ttl) end
 return { now, missing }
