@@ -194,6 +194,7 @@ func testExpiredWaiters(t *testing.T, h queueHarness) {
 
 func testQueueFull(t *testing.T, h queueHarness) {
 	add := func(tenant string, i int) fairqueue.Verdict {
+		h.beat(t, "i-1") // a call that is refused does not say that the instance is alive
 		r, err := h.Store.Enqueue(t.Context(), "", fairqueue.EnqueueParams{
 			Waiter: h.waiter(t, fmt.Sprintf("%s-%d", tenant, i), "x", tenant), Weight: 1, MaxWaiting: 10,
 		})
@@ -228,11 +229,11 @@ func testCannotBeMet(t *testing.T, h queueHarness) {
 	}
 	for range fairqueue.MinGrants {
 		h.Wait(interval)
+		h.beat(t, "i-1")
 		for _, w := range h.offer(t, 1, "x") {
 			h.dequeue(t, w, true)
 		}
 	}
-	h.beat(t, "i-1")
 	hasty := h.waiter(t, "job-99", "x", "b") // it has its turn soon
 	hasty.Deadline = hasty.Since + 5000
 	if r := h.tryEnqueue(t, hasty, 1); r.Verdict != fairqueue.Queued || r.EstimateMS < interval.Milliseconds() {
