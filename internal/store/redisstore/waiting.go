@@ -167,11 +167,12 @@ func addFlow(v *fairqueue.View, r reply) {
 	}
 }
 
-// numbers parses a record of so many numbers.
+// numbers parses a record of so many numbers, of which it returns the integer parts.
 func numbers(text string, n int) []int64 {
 	values := make([]int64, n)
 	for i, field := range strings.Fields(text)[:min(n, len(strings.Fields(text)))] {
-		values[i] = parseNumber(field)
+		integer, _, _ := strings.Cut(field, ".")
+		values[i] = parseNumber(integer)
 	}
 	return values
 }

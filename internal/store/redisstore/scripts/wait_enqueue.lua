@@ -31,8 +31,8 @@ local function estimate(rank, own_weight)
   local flows = redis.call('ZLEXCOUNT', written(turns_key), '[' .. waiter.class .. '|', '(' .. waiter.class .. '}')
   if flow and flow.waiting > 0 then flows = flows - 1 end
   if others > 0 and flows > others then ahead = math.floor(ahead * flows / others) end
-  local took = (rank + ahead) * class.us
-  if flow and flow.grants >= MIN_GRANTS then took = math.max(took, rank * flow.us) end
+  local took = (rank + ahead) * math.floor(class.us)
+  if flow and flow.grants >= MIN_GRANTS then took = math.max(took, rank * math.floor(flow.us)) end
   return math.floor(took * 5 / 4000)
 end
 
