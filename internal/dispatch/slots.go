@@ -87,7 +87,7 @@ func (s *slots) releaseUncertain(lease core.LeaseRef, n *fleet.Node) {
 
 func (s *slots) tryRelease(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
 	if n != nil {
-		p.Done = func() { s.offerer.freed(n, 1) }
+		p.Done = func() { s.offerer.freed(n) }
 	}
 	err := s.store.Release(ctx, p)
 	if err == nil && n != nil {

@@ -242,6 +242,6 @@ func (l *Line) CountWaiting() telemetry.WaitingCounts {
 // NotifyFreeSlots offers a slot of a node, which may have a free one, to a request that waits. The node may be nil.
 func (l *Line) NotifyFreeSlots(n *fleet.Node) {
 	if n != nil && (l.open.any.Load() || l.waiters.count.Load() > 0) {
-		l.freed(n, 1)
+		l.freed(n)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -64,11 +63,17 @@ func (o *offerer) hasRefused(n *fleet.Node) bool {
 	return time.Since(o.refused[n]) < refusedFor
 }
 
-// freed says that slots of a node have become free. It does not block.
-func (o *offerer) freed(n *fleet.Node, slots int) {
+// freed says that a slot of a node has become free. It does not block.
+func (o *offerer) freed(n *fleet.Node) { o.addPending(n, 1, 0) }
+
+// found says how many slots of a node are free. Those that have become free before may be among them. It does not block.
+func (o *offerer) found(n *fleet.Node, slots int) { o.addPending(n, 0, slots) }
+
+// addPending has slots of a node offered: some more than were to be offered so far, and at least so many.
+func (o *offerer) addPending(n *fleet.Node, more, atLeast int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.pending[n] += slots
+	o.pending[n] = max(o.pending[n]+more, atLeast)
 	if !o.working {
 		o.working = o.tasks.Go(o.work)
 	}
@@ -90,24 +95,6 @@ func (o *offerer) work(ctx context.Context) {
 	}
 }
 
-// offerAll offers the free slots of nodes. If the store does not answer, a sweep finds the slots later.
-func (o *offerer) offerAll(ctx context.Context, batch map[*fleet.Node]int) {
-	pools := []core.PoolID{""}
-	for n := range batch {
-		if pool, bound := o.boundPool(n); bound && !slices.Contains(pools, pool) {
-			pools = append(pools, pool)
-		}
-	}
-	if o.open.refresh(ctx, pools...) != nil || !o.open.any.Load() {
-		return
-	}
-	for n, slots := range batch {
-		if !o.hasRefused(n) {
-			o.offerNode(ctx, n, slots)
-		}
-	}
-}
-
 // boundPool returns the pool of a node, if jobs may be bound to it.
 func (o *offerer) boundPool(n *fleet.Node) (core.PoolID, bool) {
 	division := o.fleet.Division()
@@ -124,32 +111,6 @@ func (o *offerer) boundPool(n *fleet.Node) (core.PoolID, bool) {
 		}
 	}
 	return pool, o.waiters.has(pool) || o.open.classes(pool) != nil
-}
-
-// offerNode offers slots of one node. Requests that are bound to its pool and requests that are not have an equal chance to be first.
-func (o *offerer) offerNode(ctx context.Context, n *fleet.Node, slots int) {
-	pools := []core.PoolID{""}
-	if pool, bound := o.boundPool(n); bound {
-		pools = append(pools, pool)
-		rand.Shuffle(len(pools), func(i, j int) { pools[i], pools[j] = pools[j], pools[i] })
-	}
-	for _, pool := range pools {
-		classes := o.open.servable(pool, n)
-		for more := len(classes) > 0; more && slots > 0; {
-			rand.Shuffle(len(classes), func(i, j int) { classes[i], classes[j] = classes[j], classes[i] })
-			r, err := o.store.Offer(ctx, pool, slots, classes[:min(len(classes), fairqueue.MaxAsked)])
-			if err != nil {
-				o.store.recordError("offer", err)
-				return
-			}
-			for _, offered := range r.Offers {
-				o.recheck(pool, n, offerSettled)
-				o.deliver(WaitOffer{Pool: pool, Waiter: offered.Waiter, Node: n.ID()})
-			}
-			slots -= len(r.Offers)
-			more = r.More
-		}
-	}
 }
 
 // recheck has a node probed after a time, if somebody waits in the queue of the pool then: a slot that was offered may still be free.
@@ -197,7 +158,7 @@ func (o *offerer) receive(offer WaitOffer) {
 // offerAgain offers a slot of a node that was not used to the next request.
 func (o *offerer) offerAgain(node core.NodeID) {
 	if n := o.fleet.Node(node); n != nil {
-		o.freed(n, 1)
+		o.freed(n)
 	}
 }
 

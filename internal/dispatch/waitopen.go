@@ -262,12 +262,3 @@ func (w *waitingFor) wants(n *fleet.Node) bool {
 	}
 	return false
 }
-
-// servable returns the classes that are open in a pool and that a node can serve.
-func (c *openClasses) servable(pool core.PoolID, n *fleet.Node) []string {
-	var ids []string
-	for f := range c.filters(pool).serving(n, c.fleet.Now()) {
-		ids = append(ids, f.class.id)
-	}
-	return ids
-}

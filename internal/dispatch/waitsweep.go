@@ -127,7 +127,7 @@ func (t *tender) probe(ctx context.Context, nodes []*fleet.Node, kind string) bo
 		o := &occupancy[i]
 		t.fleet.Observe(n, o.InFlight(), o.Slots(), t.fleet.Now())
 		if o.Free() {
-			t.freed(n, o.Slots()-o.InFlight())
+			t.found(n, o.Slots()-o.InFlight())
 			found = true
 		}
 	}
