@@ -43,6 +43,7 @@ var waitingMutants = map[string]waitingMutant{
 		edits: []edit{
 			{waitingCode, `x\.d\.open\.isOpen\(x\.ctx, pool, class\.id\) \{`, "false && class != nil && pool == pool {", 1},
 			{"internal/dispatch/selector.go", `if x\.waiting\.wants\(m\.Node\) \{`, "if false {", 1},
+			{"internal/dispatch/survey.go", `if !x\.waiting\.wants\(m\.Node\) \{`, "if true {", 1},
 		},
 		faults: []fault{pauseInstance(500 * time.Millisecond)}, want: []string{overtaken},
 	},
