@@ -13,20 +13,32 @@ import (
 
 // waiter is a request of this instance that waits in a queue for a slot.
 type waiter struct {
-	fairqueue.Waiter
+	id        string
+	tenant    core.TenantID
 	pool      core.PoolID // whose queue it is in; empty: that of requests that are not bound to a pool
 	class     *waitClass
 	direction core.Direction
 	weight    int       // of its tenant
 	entered   time.Time // when it was put into the queue
 
+	since, until time.Time                        // when it began to wait, and when it gives up, on the clock of this instance
+	queued       atomic.Pointer[fairqueue.Waiter] // as it was last put into the queue, with times on the clock of the store
+
 	offers    chan core.NodeID // holds the node of which it is offered a slot
 	confirmed bool             // the queue has it; guarded by the lock of the table
 }
 
+// setClock sets the times of the waiter by the clock of the store, which says now. In the queue it is another one then.
+func (w *waiter) setClock(now int64, instance core.InstanceID) {
+	w.queued.Store(&fairqueue.Waiter{
+		ID: w.id, Class: w.class.id, Tenant: string(w.tenant), Instance: string(instance),
+		Since: now - time.Since(w.since).Milliseconds(), Deadline: now + time.Until(w.until).Milliseconds(),
+	})
+}
+
 // params returns the parameters with which the waiter is put into its queue.
 func (w *waiter) params(maxWaiting int, repeat bool) fairqueue.EnqueueParams {
-	return fairqueue.EnqueueParams{Waiter: w.Waiter, Requirements: w.class.requirements, Weight: w.weight, MaxWaiting: maxWaiting, Repeat: repeat}
+	return fairqueue.EnqueueParams{Waiter: *w.queued.Load(), Requirements: w.class.requirements, Weight: w.weight, MaxWaiting: maxWaiting, Repeat: repeat}
 }
 
 // waiters are the requests of this instance that wait in a queue.
@@ -48,9 +60,9 @@ func newWaiters() *waiters {
 func (s *waiters) add(w *waiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.byID[w.ID] = w
+	s.byID[w.id] = w
 	s.byPool[w.pool]++
-	s.byTenant[core.TenantID(w.Tenant)]++
+	s.byTenant[w.tenant]++
 	s.byDirection[w.direction]++
 	s.count.Add(1)
 }
@@ -66,12 +78,12 @@ func (s *waiters) confirm(w *waiter) {
 func (s *waiters) remove(w *waiter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byID[w.ID] != w {
+	if s.byID[w.id] != w {
 		return false
 	}
-	delete(s.byID, w.ID)
+	delete(s.byID, w.id)
 	decrement(s.byPool, w.pool)
-	decrement(s.byTenant, core.TenantID(w.Tenant))
+	decrement(s.byTenant, w.tenant)
 	decrement(s.byDirection, w.direction)
 	s.count.Add(-1)
 	return true
@@ -131,7 +143,7 @@ func (s *waiters) confirmedIn(pool core.PoolID) []*waiter {
 func (s *waiters) still(list []*waiter) []*waiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.DeleteFunc(list, func(w *waiter) bool { return s.byID[w.ID] != w })
+	return slices.DeleteFunc(list, func(w *waiter) bool { return s.byID[w.id] != w })
 }
 
 // has reports whether requests of this instance wait in the queue of a pool.

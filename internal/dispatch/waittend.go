@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -128,14 +129,36 @@ func (t *tender) repeat(ctx context.Context, w *waiter) bool {
 	if len(t.waiters.still(one)) == 0 {
 		return true
 	}
-	_, err := t.store.Enqueue(ctx, w.pool, w.params(t.maxWaiting, true))
+	_, err := t.enqueue(ctx, w, true)
 	if err == nil && len(t.waiters.still([]*waiter{w})) == 0 { // it has left meanwhile, perhaps before it was put there
-		err = t.store.Dequeue(ctx, w.pool, w.Waiter, false)
+		err = t.store.Dequeue(ctx, w.pool, *w.queued.Load(), false)
 	}
 	if err != nil {
 		t.store.recordError("enqueue", err)
 	}
 	return err == nil
+}
+
+// enqueue puts a waiter into its queue, with the same name if that is repeated. If it has expired there and not here, the clock of the store has
+// changed, as after a failover, or was not known well: its times are then set again, by the clock as it is now.
+func (t *tender) enqueue(ctx context.Context, w *waiter, repeat bool) (fairqueue.EnqueueResult, error) {
+	r, err := t.store.Enqueue(ctx, w.pool, w.params(t.maxWaiting, repeat))
+	if err != nil || r.Verdict != fairqueue.Expired || !time.Now().Before(w.until) {
+		return r, err
+	}
+	if err := t.readClock(ctx, w); err != nil {
+		return r, err
+	}
+	return t.store.Enqueue(ctx, w.pool, w.params(t.maxWaiting, repeat))
+}
+
+// readClock sets the times of a waiter by the clock of the store.
+func (t *tender) readClock(ctx context.Context, w *waiter) error {
+	now, err := t.store.WaitClock(ctx, w.pool)
+	if err == nil {
+		w.setClock(now, t.instance)
+	}
+	return err
 }
 
 // survey probes nodes of a class because its first request begins to wait: a slot may have become free when nobody waited for it yet.

@@ -88,22 +88,18 @@ type entry struct {
 // that too many requests wait.
 func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.Duration, _ *wire.Error) {
 	class, pool := newWaitClass(l.fleet, in.spec, in.except)
-	now, err := l.store.WaitClock(ctx, pool)
-	if err != nil {
+	t := &ticket{line: l, waiter: &waiter{
+		id: l.nextID(in.job), tenant: in.spec.Tenant, pool: pool, class: class, direction: in.spec.Direction, weight: l.weight(in.spec.Tenant),
+		entered: time.Now(), since: in.since, until: in.until, offers: make(chan core.NodeID, 1),
+	}}
+	if err := l.readClock(ctx, t.waiter); err != nil {
 		if ctx.Err() == nil {
 			l.store.recordError("enqueue", err)
 		}
 		return nil, 0, store.Unavailable()
 	}
-	t := &ticket{line: l, waiter: &waiter{
-		Waiter: fairqueue.Waiter{
-			ID: l.nextID(in.job), Class: class.id, Tenant: string(in.spec.Tenant), Instance: string(l.instance),
-			Since: now - time.Since(in.since).Milliseconds(), Deadline: now + time.Until(in.until).Milliseconds(),
-		},
-		pool: pool, class: class, direction: in.spec.Direction, weight: l.weight(in.spec.Tenant), entered: time.Now(), offers: make(chan core.NodeID, 1),
-	}}
 	l.waiters.add(t.waiter)
-	r, err := l.store.Enqueue(ctx, pool, t.params(l.maxWaiting, in.accepted))
+	r, err := l.enqueue(ctx, t.waiter, in.accepted)
 	if err != nil {
 		if ctx.Err() == nil {
 			l.store.recordError("enqueue", err)
@@ -159,7 +155,7 @@ func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan stru
 // giveBack returns an offer of a node that could not be used. The request keeps its place.
 func (t *ticket) giveBack(ctx context.Context, node core.NodeID) {
 	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReturned).Inc()
-	if _, err := t.line.store.ReturnOffer(ctx, t.pool, t.Waiter); err != nil {
+	if _, err := t.line.store.ReturnOffer(ctx, t.pool, *t.queued.Load()); err != nil {
 		t.line.store.recordError("return_offer", err) // it lapses
 	}
 	t.line.recheckNode(t.pool, node)
@@ -202,9 +198,10 @@ func (t *ticket) dequeue(served bool) {
 	l := t.line
 	l.tasks.Go(func(ctx context.Context) {
 		l.store.retry(ctx, func() error {
+			w := *t.queued.Load()
 			now, err := l.store.WaitClock(ctx, t.pool)
-			if err == nil && now < t.Deadline+fairqueue.SilenceMS {
-				err = l.store.Dequeue(ctx, t.pool, t.Waiter, served)
+			if err == nil && now < w.Deadline+fairqueue.SilenceMS {
+				err = l.store.Dequeue(ctx, t.pool, w, served)
 			}
 			return err
 		})
