@@ -25,8 +25,9 @@ type openClasses struct {
 	any    atomic.Bool // the copy has classes
 
 	mu      lockwait.Mutex[lockwait.DispatchOpen]
-	pools   map[core.PoolID]*openPool
-	reading *openRead // of all pools in the copy; nil: none is under way
+	pools   map[core.PoolID]*openPool // those that have classes
+	read    map[core.PoolID]time.Time // before the store was asked for what the copy says, also that a pool has no classes
+	reading *openRead                 // the last one of all pools in the copy; nil: it has ended
 }
 
 // openPool is the copy for one pool.
@@ -48,7 +49,7 @@ const maxOpenAge = 20 * time.Millisecond
 
 func newOpenClasses(st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, within time.Duration) *openClasses {
 	return &openClasses{
-		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, pools: make(map[core.PoolID]*openPool), opened: func() {},
+		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, pools: make(map[core.PoolID]*openPool), read: make(map[core.PoolID]time.Time), opened: func() {},
 	}
 }
 
@@ -113,9 +114,10 @@ func (c *openClasses) set(pool core.PoolID, p *openPool) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if old := c.pools[pool]; old != nil && old.read.After(p.read) {
+	if c.read[pool].After(p.read) {
 		return
 	}
+	c.read[pool] = p.read
 	if len(p.classes) == 0 {
 		delete(c.pools, pool)
 	} else {
@@ -188,7 +190,9 @@ func (c *openClasses) renew(ctx context.Context) error {
 		defer cancel()
 		r.err = c.refresh(read, pools...)
 		c.mu.Lock()
-		c.reading = nil
+		if c.reading == r { // else a later one is under way, because this one took long
+			c.reading = nil
+		}
 		c.mu.Unlock()
 		close(r.done)
 		return r.err
