@@ -102,6 +102,14 @@ func (q *Queue) checkFirst(now int64, f *flow, dropped *int) bool {
 	return false
 }
 
+// moveOn moves the virtual time of a class on to the lowest tag of its flows. One that is too high raises that of the pool, so that the queue begins anew.
+func (q *Queue) moveOn(c *class) {
+	c.virtual = max(c.virtual, c.turns[0].tag)
+	if c.virtual > MaxVirtual {
+		q.virtual = max(q.virtual, c.virtual)
+	}
+}
+
 // grant offers a slot to the first waiter that a tenant has in a class, and charges the tenant in every asked class in which it waits. It is its turn
 // because of its tag in the class lead.
 func (q *Queue) grant(now int64, lead, c *class, asked []string) Offer {
@@ -111,11 +119,11 @@ func (q *Queue) grant(now int64, lead, c *class, asked []string) Offer {
 	charge := int64(Unit / t.weight)
 	o := &offer{Waiter: w, expires: now + OfferMS, filed: f.filed, charge: charge}
 
-	lead.virtual = max(lead.virtual, lead.turns[0].tag)
+	q.moveOn(lead)
 	q.virtual = max(q.virtual, lead.virtual+lead.offset)
 	lead.offset = max(lead.offset, q.virtual-MaxLag*charge-lead.virtual)
 	t.finish = max(t.finish, lead.turns[0].tag+charge+lead.offset)
-	c.virtual = max(c.virtual, c.turns[0].tag)
+	q.moveOn(c)
 	c.offset = max(c.offset, q.virtual-MaxLag*charge-c.virtual)
 	if len(c.turns) > 1 {
 		o.contest = ShareScale / int64(c.weights)

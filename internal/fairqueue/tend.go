@@ -29,8 +29,11 @@ func (q *Queue) begin(now int64) {
 }
 
 // open opens the queue for a call. While there are waiters their instances call all the time: if nobody has, the store did not answer, and no
-// instance is taken for dead before it could call again.
+// instance is taken for dead before it could call again. A queue whose virtual time is too high begins anew.
 func (q *Queue) open(now int64) {
+	if q.virtual > MaxVirtual {
+		*q = *New()
+	}
 	if q.lastCall > 0 && now-q.lastCall > StallMS {
 		q.judgeAfter = now + SilenceMS
 	}

@@ -29,6 +29,9 @@ const (
 	// MinGrants is from how many grants on their mean interval is known.
 	MinGrants = 8
 
+	// MaxVirtual limits the virtual times: scripts have floating-point numbers, and order tags as texts of 16 digits. A queue in which one of them is higher
+	// begins anew: it has lost its waiters, and the instances add them again. Tags are higher than virtual times by what was granted a moment ago.
+	MaxVirtual = 1_000_000_000_000_000
 	// MaxLag is by how many grants a class may be behind its pool.
 	MaxLag = 8
 	// MaxDebt is how many grants in other classes may delay a flow that begins. A tenant that was served by other nodes does not lose its turns.

@@ -24,7 +24,7 @@ var waitConstants = map[string]int64{
 	"FORGET_CLASS_MS": fairqueue.ForgetClassMS, "STALL_MS": fairqueue.StallMS, "QUEUE_TTL_MS": queueTTLMS,
 	"MAX_OFFERS": fairqueue.MaxOffers, "MAX_ASKED": fairqueue.MaxAsked, "MAX_CLASSES": fairqueue.MaxClasses, "MIN_GRANTS": fairqueue.MinGrants,
 	"MAX_LAG": fairqueue.MaxLag, "MAX_DEBT": fairqueue.MaxDebt, "MAX_DROPPED": fairqueue.MaxDropped, "MAX_TIMERS": fairqueue.MaxTimers, "MAX_FLOWS": fairqueue.MaxFlows,
-	"MAX_URGENT": fairqueue.MaxUrgent, "TURNS_READ": turnsRead,
+	"MAX_URGENT": fairqueue.MaxUrgent, "MAX_VIRTUAL": fairqueue.MaxVirtual, "TURNS_READ": turnsRead,
 	"CLASS_GRANTS": fairqueue.ClassGrants, "FLOW_GRANTS": fairqueue.FlowGrants, "SHARE_SCALE": fairqueue.ShareScale,
 	"QUEUED": int64(fairqueue.Queued), "EXPIRED": int64(fairqueue.Expired), "CANNOT_BE_MET": int64(fairqueue.CannotBeMet),
 	"QUEUE_FULL": int64(fairqueue.QueueFull),

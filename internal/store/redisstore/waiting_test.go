@@ -2,6 +2,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -85,5 +86,63 @@ func TestNothingIsLeftOfAQueue(t *testing.T) {
 		if n, err := server.Do("EXISTS", key); err != nil || fmt.Sprint(n) != "0" {
 			t.Errorf("%s exists: %v, %v", key, n, err)
 		}
+	}
+}
+
+// TestVirtualTimeTooHigh raises the virtual time of a queue, and that of a class, above the limit. The queue begins anew, the next beat says so, and a waiter
+// that is added again is served.
+func TestVirtualTimeTooHigh(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	prefix := ""
+	s := open(t, server.URL(), func(o *redisstore.Options) { prefix = o.Prefix })
+	for _, record := range []string{"p", "c|y"} {
+		t.Run(record, func(t *testing.T) {
+			t.Parallel()
+			pool := core.PoolID(record[:1])
+			now, err := s.WaitClock(t.Context(), pool)
+			if err != nil {
+				t.Fatal(err)
+			}
+			add := func(class string, wait int64) {
+				t.Helper()
+				w := fairqueue.Waiter{ID: "job-" + class, Class: class, Tenant: "a", Instance: "i-1", Since: now, Deadline: now + wait}
+				if r, err := s.Enqueue(t.Context(), pool, fairqueue.EnqueueParams{Waiter: w, Weight: 1, MaxWaiting: 10}); err != nil || r.Verdict != fairqueue.Queued {
+					t.Fatalf("enqueue: %+v, %v", r, err)
+				}
+			}
+			wantWaiters := func(want int) {
+				t.Helper()
+				if r, err := s.Beat(t.Context(), pool, "i-1"); err != nil || r.Waiters != want {
+					t.Fatalf("beat: %+v, %v; want %d waiters", r, err, want)
+				}
+			}
+			setVirtual := func(to int64) {
+				t.Helper()
+				book := redisstore.QueueKeys(prefix, pool)[3]
+				text, err := server.Do("HGET", book, record)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, rest, _ := strings.Cut(fmt.Sprint(text), " ")
+				if _, err := server.Do("HSET", book, record, fmt.Sprintf("%d %s", to, rest)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			add("x", 60_000)
+			add("y", 50_000) // it is served first, in the turn that its tenant has in x
+			setVirtual(fairqueue.MaxVirtual)
+			wantWaiters(2)
+			setVirtual(fairqueue.MaxVirtual + 1)
+			if _, err := s.Offer(t.Context(), pool, 1, []string{"x", "y"}); err != nil { // the time of a class is looked at when a slot is granted
+				t.Fatal(err)
+			}
+			wantWaiters(0)
+			add("x", 60_000)
+			wantWaiters(1)
+			if r, err := s.Offer(t.Context(), pool, 1, []string{"x"}); err != nil || len(r.Offers) != 1 {
+				t.Errorf("offered %+v, %v; want one waiter", r, err)
+			}
+		})
 	}
 }

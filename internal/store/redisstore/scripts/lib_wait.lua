@@ -12,7 +12,7 @@
 --
 -- A script reads the records that it needs, and writes those that it has changed once, at its end. Changes of the sorted sets are collected too, and
 -- written at the end, or before the set is read. The record of the pool has the sizes of
--- the other keys: if one of the keys was lost, all are deleted, and the instances add their waiters again.
+-- the other keys: if one of the keys was lost, all are deleted, and the instances add their waiters again. So are those of a queue whose virtual time is too high.
 
 local line_key, turns_key, timers_key, book_key, open_key, held_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 
@@ -385,14 +385,14 @@ local function handle_timers(now)
   end
 end
 
--- Opens the queue for a call, and deletes one of which keys were lost. While there are waiters their instances call all the time: if nobody has,
+-- Opens the queue for a call, and deletes one of which keys were lost, or whose virtual time is too high. While there are waiters their instances call all the time: if nobody has,
 -- Redis did not answer, and no instance is taken for dead before it could call again. The names are those of records that the script will need.
 local function open_queue(now, ...)
   preload({ 'p', ... })
   local pool = records.p
   if not pool or pool.waiting ~= redis.call('ZCARD', line_key) or pool.waiting ~= redis.call('ZCARD', held_key)
     or pool.flows ~= redis.call('ZCARD', turns_key) or pool.open ~= redis.call('HLEN', open_key)
-    or pool.timers ~= redis.call('ZCARD', timers_key) then
+    or pool.timers ~= redis.call('ZCARD', timers_key) or pool.virtual > MAX_VIRTUAL then
     redis.call('DEL', line_key, turns_key, timers_key, book_key, open_key, held_key)
     for name in pairs(records) do records[name] = false end
   end

@@ -139,10 +139,11 @@ local function most_urgent(lead)
   end
 end
 
--- Moves the virtual time of a class on to the lowest tag of its flows.
+-- Moves the virtual time of a class on to the lowest tag of its flows. One that is too high raises that of the pool, so that the queue begins anew.
 local function move_on(class)
-  local record = edit(class_name(class))
+  local record, pool = edit(class_name(class)), edit('p')
   record.virtual = math.max(record.virtual, first_turn(class).tag)
+  if record.virtual > MAX_VIRTUAL then pool.virtual = math.max(pool.virtual, record.virtual) end
   return record
 end
 
