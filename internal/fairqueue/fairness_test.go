@@ -73,6 +73,30 @@ func TestManyClassesDilute(t *testing.T) {
 	}
 }
 
+// TestOffersOfManyClasses: with many classes a call makes fewer offers than it is asked for, and says that there are more.
+func TestOffersOfManyClasses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	var classes []string
+	for i := range 200 {
+		classes = append(classes, fmt.Sprintf("x%03d", i))
+		b.enqueue(b.waiter(classes[i], "a", "i"), 1)
+	}
+	for want := 200; want > 0; {
+		r := b.q.Offer(b.now, MaxOffers, classes)
+		if len(r.Offers) != MaxCompared/len(classes) || !r.More {
+			t.Fatalf("%d offers, more %v, with %d waiters", len(r.Offers), r.More, want)
+		}
+		want -= len(r.Offers)
+	}
+	if r := b.q.Offer(b.now, MaxOffers, classes); len(r.Offers) != 0 || r.More {
+		t.Errorf("without waiters: %+v", r)
+	}
+	if r := b.q.Offer(b.now, 1, classes); r.More {
+		t.Errorf("one slot: %+v", r)
+	}
+}
+
 // TestChangingClasses: a tenant that has one waiter at a time, each in another class, gets no more than its share.
 func TestChangingClasses(t *testing.T) {
 	t.Parallel()

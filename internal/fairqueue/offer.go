@@ -7,7 +7,9 @@ func (q *Queue) Offer(now int64, n int, classes []string) OfferResult {
 	var r OfferResult
 	dropped := 0
 	asked := unique(classes[:min(len(classes), MaxAsked)])
-	for len(r.Offers) < min(n, MaxOffers) {
+	limit := min(n, MaxOffers, MaxCompared/max(len(asked), 1))
+	r.More = limit < min(n, MaxOffers)
+	for len(r.Offers) < limit {
 		lead := q.next(now, asked, &dropped)
 		c := q.mostUrgent(now, lead, asked, &dropped)
 		if c == nil {

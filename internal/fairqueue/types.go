@@ -18,6 +18,8 @@ const (
 	ForgetMS = 5000
 	// MaxOffers is how many offers one call makes.
 	MaxOffers = 32
+	// MaxCompared is how many times a call compares a class with others: with many classes it makes fewer offers, because other commands wait for it.
+	MaxCompared = 1024
 	// MaxAsked is for how many classes one call offers slots. If it were less than MaxClasses, a tenant that waits in one class would be asked for more
 	// rarely than one that waits in many.
 	MaxAsked = MaxClasses
@@ -107,7 +109,8 @@ type Offer struct {
 // OfferResult is the answer to Offer.
 type OfferResult struct {
 	Offers []Offer
-	// More says that the call did not look at all waiters, because it removed many expired ones: call again.
+	// More says that the call did not look at all waiters, because it removed many expired ones, or made fewer offers than it was asked for because
+	// there are many classes: call again.
 	More bool
 }
 

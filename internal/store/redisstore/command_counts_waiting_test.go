@@ -50,7 +50,7 @@ func TestCommandsOfOffers(t *testing.T) {
 		}
 		return total, by
 	}
-	for i, c := range []struct{ classes, slots, offer, takeBack int }{{128, 1, 250, 50}, {128, 32, 900, 200}, {512, 1, 650, 50}, {512, 32, 900, 200}} {
+	for i, c := range []struct{ classes, slots, offer, takeBack int }{{32, 32, 400, 200}, {128, 1, 250, 50}, {128, 8, 300, 80}, {512, 1, 650, 50}, {512, 2, 700, 60}} {
 		pool := core.PoolID(fmt.Sprint("p", i))
 		classes := fillClasses(t, s, pool, now, c.classes, "a", "b")
 		if _, err := s.Offer(t.Context(), pool, 0, classes); err != nil { // the script is loaded

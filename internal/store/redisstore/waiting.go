@@ -22,7 +22,7 @@ const turnsRead = 8
 var waitConstants = map[string]int64{
 	"UNIT": fairqueue.Unit, "OFFER_MS": fairqueue.OfferMS, "SILENCE_MS": fairqueue.SilenceMS, "FORGET_MS": fairqueue.ForgetMS,
 	"FORGET_CLASS_MS": fairqueue.ForgetClassMS, "STALL_MS": fairqueue.StallMS, "QUEUE_TTL_MS": queueTTLMS,
-	"MAX_OFFERS": fairqueue.MaxOffers, "MAX_ASKED": fairqueue.MaxAsked, "MAX_CLASSES": fairqueue.MaxClasses, "MIN_GRANTS": fairqueue.MinGrants,
+	"MAX_OFFERS": fairqueue.MaxOffers, "MAX_COMPARED": fairqueue.MaxCompared, "MAX_ASKED": fairqueue.MaxAsked, "MAX_CLASSES": fairqueue.MaxClasses, "MIN_GRANTS": fairqueue.MinGrants,
 	"MAX_LAG": fairqueue.MaxLag, "MAX_DEBT": fairqueue.MaxDebt, "MAX_DROPPED": fairqueue.MaxDropped, "MAX_TIMERS": fairqueue.MaxTimers, "MAX_FLOWS": fairqueue.MaxFlows,
 	"MAX_URGENT": fairqueue.MaxUrgent, "MAX_VIRTUAL": fairqueue.MaxVirtual, "TURNS_READ": turnsRead,
 	"CLASS_GRANTS": fairqueue.ClassGrants, "FLOW_GRANTS": fairqueue.FlowGrants, "SHARE_SCALE": fairqueue.ShareScale,

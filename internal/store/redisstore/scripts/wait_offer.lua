@@ -184,12 +184,14 @@ local function grant(lead, flow)
 end
 
 local offered = {}
-local more = 0
-while #offered < math.min(tonumber(ARGV[2]), MAX_OFFERS) do
+local wanted = math.min(tonumber(ARGV[2]), MAX_OFFERS)
+local limit = math.min(wanted, math.floor(MAX_COMPARED / math.max(#asked, 1)))
+local more = limit < wanted and 1 or 0
+while #offered < limit do
   local lead = next_flow()
   local flow = lead and most_urgent(lead)
   if not flow then
-    if dropped >= MAX_DROPPED then more = 1 end
+    more = dropped >= MAX_DROPPED and 1 or 0
     break
   end
   offered[#offered + 1] = grant(lead, flow)
