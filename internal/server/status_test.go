@@ -134,7 +134,7 @@ func TestMetricFamilies(t *testing.T) {
 		}
 	}
 	text = strings.ReplaceAll(text, "scheduler_model_na_marked_by_node_total{node_id=\""+node, "") // which has a limited number of nodes
-	text = strings.ReplaceAll(text, "lingua_waiting_requests_by_tenant{tenant=\""+tenant, "") // the same of tenants: the retry may wait
+	text = strings.ReplaceAll(text, "lingua_waiting_requests_by_tenant{tenant=\""+tenant, "")      // the same of tenants: the retry may wait
 	for _, id := range []string{node, session, tenant, d.JobID} {
 		if strings.Contains(text, id) {
 			t.Errorf("a label holds %s: labels must be bounded", id)
