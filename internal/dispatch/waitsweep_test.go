@@ -11,16 +11,17 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // fillNodes adds nodes of one slot each, which is taken by an instance that is not there.
-func (h *harness) fillNodes(n int) []core.LeaseRef {
+func (h *harness) fillNodes(n int, change ...func(*nodes.Patch)) []core.LeaseRef {
 	h.t.Helper()
 	leases := make([]core.LeaseRef, n)
 	for i := range leases {
 		id := fmt.Sprintf("node-%04d", i)
-		h.addNode(id, 1)
+		h.addNode(id, 1, change...)
 		node := h.fleet.Node(core.NodeID(id))
 		leases[i] = core.LeaseRef{Node: node.ID(), Job: core.JobID(fmt.Sprint("j", i)), Attempt: 1, Token: "i-dead.1"}
 		r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{Lease: leases[i], Handle: node.Handle(), Epoch: node.Epoch(), Revision: node.Declared().Revision})

@@ -2,6 +2,7 @@ package pick
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -10,7 +11,8 @@ import (
 // Survey is the result of filtering the indexes of all pools of a group.
 type Survey struct {
 	// Candidates are the nodes to probe, at most ScanMax: first those that may have a free slot, in random order, then those
-	// believed full, then those that were rejected for a soft reason.
+	// believed full, then those that were rejected for a soft reason, of which those that may have a free slot come first. These are not
+	// displaced by many that are believed full.
 	Candidates []fleet.Member
 	// Capable is how many members are capable of the job.
 	Capable int
@@ -37,18 +39,25 @@ func (p *Picker) Survey(q Query, route *fleet.Route, group Group) Survey {
 			s.rejectPool(&survey, x)
 		}
 	}
-	for _, members := range [][]fleet.Member{found.free, found.full, found.soft} {
+	for _, members := range [][]fleet.Member{found.free, found.full, found.soft, found.softFull} {
 		s.shuffle(members)
-		survey.Candidates = append(survey.Candidates, members...)
 	}
+	limit := s.picker.policy.ScanMax
+	room := max(limit-len(found.free)-min(len(found.soft), limit/softPart), 0)
+	found.full = found.full[:min(len(found.full), room)]
+	survey.Candidates = slices.Concat(found.free, found.full, found.soft, found.softFull)
 	if len(survey.Candidates) > s.picker.policy.ScanMax {
 		survey.Candidates = survey.Candidates[:s.picker.policy.ScanMax]
 	}
 	return survey
 }
 
-// surveyed are the candidates of some pools: those that may have a free slot, those believed full, and those rejected for a soft reason.
-type surveyed struct{ free, full, soft []fleet.Member }
+// softPart is of which part of the candidates nodes that are believed full leave to those that may have a free slot and were rejected for a soft reason,
+// as the nodes of another region are.
+const softPart = 4
+
+// surveyed are the candidates of some pools: those that may have a free slot, those believed full, and the same of those rejected for a soft reason.
+type surveyed struct{ free, full, soft, softFull []fleet.Member }
 
 // surveyPool filters every member of an index.
 func (s *Selection) surveyPool(survey *Survey, index *fleet.Index, into *surveyed) {
@@ -60,7 +69,11 @@ func (s *Selection) surveyPool(survey *Survey, index *fleet.Index, into *surveye
 		switch {
 		case reason != core.ReasonNone:
 			survey.Rejections[reason]++
-			if reason.Soft() {
+			switch {
+			case !reason.Soft():
+			case s.inFlightShare(m.Node) >= 1:
+				into.softFull = append(into.softFull, m)
+			default:
 				into.soft = append(into.soft, m)
 			}
 		case s.inFlightShare(m.Node) >= 1:
