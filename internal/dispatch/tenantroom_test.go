@@ -208,11 +208,11 @@ func TestExpiredCountIsNotUsed(t *testing.T) {
 func TestLostCountOfAWaitingRequest(t *testing.T) {
 	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
 		h.addNode("node-a", 1)
-		defer h.renewInBackground()()
 		h.acknowledge(h.dispatch(withRequestID("of-another")))
 		waits := h.startWaiting(h.t.Context(), "w1", time.Minute, ofAcme("w1"))
 		h.store.Tenants = memstore.New(timing)
 		h.wantInFlight(0)
+		defer h.renewInBackground()()
 		h.advance(2*tenants.RenewJobsInterval, "node-a")
 		h.wantInFlight(1)
 		h.advance(time.Minute, "node-a")

@@ -274,15 +274,9 @@ func TestLostCountsAreRestored(t *testing.T) {
 		h.addNode("node-a", 8)
 		first := h.dispatch(ofAcme("r1"))
 		h.dispatch(ofAcme("r2"))
-		ctx, stop := context.WithCancel(h.t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			h.dispatcher.RenewTenants(ctx)
-		}()
-		defer func() { stop(); <-ended }()
 		h.store.Tenants = memstore.New(timing)
 		h.wantInFlight(0)
+		defer h.renewInBackground()()
 		h.advance(2*tenants.RenewJobsInterval, "node-a")
 		h.wantInFlight(2)
 		if err := h.done(first); err != nil {

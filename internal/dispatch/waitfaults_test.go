@@ -300,17 +300,8 @@ func TestEndedCountDoesNotComeBack(t *testing.T) {
 		h.addNode("node-a", 4)
 		b := h.otherInstance(func(c *dispatch.Config) { c.Tenants = h.gate })
 		defer b.Close()
-		ctx, cancel := context.WithCancel(h.t.Context())
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			h.dispatcher.RenewTenants(ctx)
-		}()
-		defer func() {
-			cancel()
-			<-done
-		}()
-		time.Sleep(4200 * time.Millisecond) // shortly before the counts are renewed
+		defer h.renewInBackground()()
+		time.Sleep(800 * time.Millisecond) // shortly before the counts are renewed
 		p := h.acknowledge(h.dispatch(ofAcme("r1")))
 		h.wantInFlight(1)
 		h.transport.drop(p)
