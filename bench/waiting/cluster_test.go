@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -45,7 +46,7 @@ var buildOnce = sync.OnceValues(func() (string, error) {
 	return clustertest.Build(dir, "lingua")
 })
 
-// jobTime is how long a job takes.
+// jobTime is how long a job takes on average: half to one and a half times as long.
 const jobTime = 200 * time.Millisecond
 
 // cluster is three instances, with nodes that are connected to all of them.
@@ -100,7 +101,7 @@ func (c *cluster) startNodes(count int, takes time.Duration) {
 	quiet := slog.New(slog.DiscardHandler)
 	for n := range count {
 		node := &sim.SocketNode{
-			ID: fmt.Sprintf("node-%d", n), Langs: []string{"en", "es"}, Slots: 4, Worker: &sim.Worker{JobDuration: func() time.Duration { return takes }},
+			ID: fmt.Sprintf("node-%d", n), Langs: []string{"en", "es"}, Slots: 4, Worker: &sim.Worker{JobDuration: func() time.Duration { return takes/2 + rand.N(takes) }},
 		}
 		running.Go(func() { _ = node.Run(ctx, c.instances[n%len(c.instances)].URL(), quiet) }) // the error is that of the cancelled context
 	}

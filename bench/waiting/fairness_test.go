@@ -137,10 +137,9 @@ func TestFairness(t *testing.T) {
 	}
 	for _, x := range cases {
 		t.Run(fmt.Sprintf("%d nodes, %d to %d", x.nodes, x.weights[0], x.weights[1]), func(t *testing.T) {
-			c := startCluster(t, x.nodes, x.weights, jobTime)
+			c := startCluster(t, x.nodes, x.weights, jobTime*time.Duration(x.nodes)/8) // as many jobs a second, however many nodes
 			entitled := float64(x.weights[0]) / float64(x.weights[0]+x.weights[1])
-			few := max(clients, c.slots) // so that other always waits
-			all := c.load(10*few, few, duration()+2*time.Second, c.waiting)
+			all := c.load(10*clients, clients, duration()+2*time.Second, c.waiting)
 			lowest, highest, total := shares(steady(all))
 			t.Logf("entitled to %.3f, got %.3f; in windows of %d slots %.3f to %.3f; %s", entitled, total, window, lowest, highest, describe(all))
 			if judged() && (lowest < entitled-0.05 || highest > entitled+0.05) {
@@ -152,7 +151,7 @@ func TestFairness(t *testing.T) {
 			if !judged() || x.nodes > 8 {
 				return
 			}
-			_, _, random := shares(steady(c.load(10*few, few, duration(), c.retrying)))
+			_, _, random := shares(steady(c.load(10*clients, clients, duration(), c.retrying)))
 			t.Logf("with random retries flood gets %.3f", random)
 		})
 	}
