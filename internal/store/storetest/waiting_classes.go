@@ -35,7 +35,7 @@ func testMostUrgentClass(t *testing.T, h queueHarness) {
 
 // testManyClasses asks for the class of the other tenant last.
 func testManyClasses(t *testing.T, h queueHarness) {
-	classes := manyClasses(200)
+	classes := manyClasses(50)
 	for i, class := range classes {
 		h.enqueue(t, h.waiter(t, "a-"+class, class, "a"))
 		if i < 20 {
