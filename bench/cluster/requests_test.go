@@ -53,24 +53,30 @@ func dispatchJobs(tb testing.TB, on *instance, fleet *nodeFleet, times int) {
 // post sends a body, which must be accepted.
 func post(tb testing.TB, to *instance, path string, body, into any) {
 	tb.Helper()
+	if err := tryPost(to, path, body, into); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// tryPost is post for a call that may be refused.
+func tryPost(to *instance, path string, body, into any) error {
 	text, err := json.Marshal(body)
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	resp, err := http.Post(to.url+path, "application/json", bytes.NewReader(text))
 	if err != nil {
-		tb.Fatal(err)
+		return err
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)
 	if err != nil || resp.StatusCode != http.StatusOK {
-		tb.Fatalf("%s: %s %s %v", path, resp.Status, answer, err)
+		return fmt.Errorf("%s: %s %s %v", path, resp.Status, answer, err) //nolint:errorlint // there may be none
 	}
 	if into != nil {
-		if err := json.Unmarshal(answer, into); err != nil {
-			tb.Fatal(err)
-		}
+		return json.Unmarshal(answer, into)
 	}
+	return nil
 }
 
 // heartbeatNode is a node that sends heartbeats at any rate.
