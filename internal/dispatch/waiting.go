@@ -124,7 +124,7 @@ func (x *waitingRequest) try(id core.JobID, fingerprint string, offered core.Nod
 // awaitSlot waits in the queue for a slot and tries to place the request there. It returns the earlier refusal when the time is over.
 func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *wire.Error) (Placement, *wire.Error) {
 	if x.ticket == nil {
-		if e := x.d.limits.hold(x.ctx, x.request); e != nil {
+		if e := x.d.limits.hold(x.d.decide.Context(), x.request); e != nil {
 			return Placement{}, e
 		}
 		t, estimate, e := x.d.enter(x.ctx, &entry{job: id, spec: &x.request.Spec, since: x.wait.Since, until: x.wait.Until})
