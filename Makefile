@@ -158,6 +158,7 @@ prove: redis ## the long forms of the tests: contention, lost replies, failovers
 	$(PROVE) -run 'TestTwoInstancesShareAFleet|TestNewStoreIncarnation' ./internal/scheduler
 	$(PROVE) -run 'TestReadyMeansEveryNodeIsKnown|TestLosingMostNodesAtOnce' ./internal/scheduler -many-nodes 10000
 	$(PROVE) -run TestCommandsPerJob ./bench
+	$(PROVE) -run 'TestForgedReports|TestHostileLabels' ./internal/server -forgeries 10000 -hostile 20000
 	$(PROVE) -run TestCutConnections ./internal/scheduler -cut-for 60s
 	$(PROVE) -run TestManyConversations ./bench/conversations -sessions 5000 -nodes 200 -during 2m
 	$(PROVE) -run TestSessionIncarnationsStaySeparate ./internal/drill -incarnation-steps 20000 -incarnation-names 200

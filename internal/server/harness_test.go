@@ -373,12 +373,13 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // TestAllOverRedis runs all other tests of this package again with schedulers on Redis: the store must make no difference to the
-// API. It does not run in parallel with them: on a busy machine Redis would not answer in time.
+// API. It does not run in parallel with them: on a busy machine Redis would not answer in time. Tests that repeat one call many times do it
+// less often.
 func TestAllOverRedis(t *testing.T) {
 	if *redisURL != "" {
 		return // the run over Redis itself
 	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-redis", redistest.Start(t).URL(), "-test.timeout=5m")
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-redis", redistest.Start(t).URL(), "-forgeries=500", "-hostile=2000", "-test.timeout=10m")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

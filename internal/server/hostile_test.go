@@ -19,7 +19,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-var hostileValues = flag.Int("hostile", 20_000, "how many odd values TestHostileLabels sends")
+var hostileValues = flag.Int("hostile", 5000, "how many odd values TestHostileLabels sends")
 
 const (
 	// maxHostileSeries is how many series an instance may have, whatever it is sent. Its parts: 303 of three capped labels, 153 of directions,

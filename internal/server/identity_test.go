@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -244,11 +245,14 @@ func (f *forger) forgeResumption() bool {
 	return conn.read()["type"] != "error"
 }
 
+var forgeries = flag.Int("forgeries", 2000, "how many forged calls TestForgedReports makes")
+
 // TestForgedReports sends reports, heartbeats, registrations, uploads of speech and resumptions that are not the node's, with valid
-// keys: none is accepted.
+// keys: none is accepted. In full:
+//
+//	go test -v -run TestForgedReports ./internal/server -forgeries 10000
 func TestForgedReports(t *testing.T) {
 	t.Parallel()
-	const forgeries = 10_000
 	ts := startSchedulerWithKeys(t)
 	f := &forger{ts: ts, random: rand.New(rand.NewPCG(14, 1)), victim: registerKeyed(ts, "gpu-1", gpuToken), elsewhere: ts.callbackURL("attacker")}
 	s := ts.startSessionAs(ts.mint(operatorKey, "room-1"), object{"langs": []string{"en", "zh"}, "tts": true})
@@ -261,7 +265,7 @@ func TestForgedReports(t *testing.T) {
 	reading := connected.ws.CloseRead(t.Context()) // it answers pings, however long the forgeries take
 	before := ts.requestAs(operatorKey, "GET", "/v1/nodes/gpu-1", nil).body
 
-	for i := range forgeries {
+	for i := range *forgeries {
 		forge := f.forgeReport
 		switch i % 10 {
 		case 0:

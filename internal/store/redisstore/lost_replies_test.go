@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -80,6 +81,13 @@ func newLostReplyWorker(t *testing.T, server *redistest.Server) *lostReplyWorker
 	w.reliable = open(t, server.URL(), options(&w.prefix, false))
 	w.lossy = open(t, w.proxy.URL(), options(&w.prefix, true))
 	w.reference = open(t, server.URL(), options(&w.referencePrefix, false))
+	clock := w.prefix + ":clock" // no offer of a queue expires either
+	if _, err := server.Do("SET", clock, strconv.FormatInt(time.Now().UnixMilli(), 10)); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []*redisstore.Store{w.reliable, w.lossy, w.reference} {
+		s.UseClock(clock)
+	}
 	return w
 }
 

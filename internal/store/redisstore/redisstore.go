@@ -126,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
 	s.lastSeen = newLastSeenReporter(s)
 	for range openAttempts {
-		if _, err = s.checkIncarnation(ctx); !errors.Is(err, errTimeout) {
+		if _, err = s.checkIncarnation(ctx); !errors.Is(err, errTimeout) && !errors.Is(err, errLate) {
 			break
 		}
 	}
