@@ -44,6 +44,16 @@ func (s *waitingScenario) answer(at int64, request, code string) {
 	s.entries = append(s.entries, e)
 }
 
+// sendAgain sends a request to the second instance too, where it is placed.
+func (s *waitingScenario) sendAgain(at, answered int64, request, session string, waitMS int64) {
+	n := len(s.entries)
+	s.send(at, request, session, waitMS)
+	s.answer(answered, request, "")
+	for i := range s.entries[n:] {
+		s.entries[n+i].Conn = 1
+	}
+}
+
 // work lets a node work on a job of a session.
 func (s *waitingScenario) work(from, to int64, node, job, session string) {
 	for _, e := range []journal.Entry{
@@ -154,6 +164,14 @@ func TestWaitingChecks(t *testing.T) {
 			s.send(500, "r-2", "a.c", 8000)
 			s.answer(900, "r-2", "")
 		}, []string{overtaken}},
+		"placed in order, and then sent again": {func(s *waitingScenario) {
+			s.work(0, 4000, "n", "j", "a.c")
+			s.send(50, "r-2", "a.c", 2900) // it has the earlier deadline
+			s.send(100, "r-1", "a.c", 3000)
+			s.answer(3110, "r-1", "ALL_CANDIDATES_FULL_OR_FAILED")
+			s.sendAgain(500, 900, "r-2", "a.c", 2900)
+			s.answer(900, "r-2", "")
+		}, nil},
 		"overtaken after the queue was lost": {func(s *waitingScenario) {
 			s.work(0, 4000, "n", "j", "a.c")
 			s.pause(0, 600)

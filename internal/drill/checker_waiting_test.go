@@ -84,7 +84,8 @@ type waitingChecker struct {
 	*checker
 	waitingEvidence
 	waitingFigures
-	sent []*wait
+	sent     []*wait
+	earliest map[string]*wait // of each job
 }
 
 // checkWaiting checks the evidence of waiting requests against all guarantees.
@@ -97,6 +98,12 @@ func checkWaiting(c *checker, e waitingEvidence) *waitingChecker {
 			if one.At > stopped.from-int64(readAllowance) && one.At < stopped.to {
 				one.begins = stopped.to
 			}
+		}
+	}
+	w.earliest = make(map[string]*wait)
+	for _, one := range w.sent {
+		if known := w.earliest[one.job]; known == nil || one.begins < known.begins {
+			w.earliest[one.job] = one
 		}
 	}
 	w.checkAnswersOfWaits()
@@ -217,7 +224,7 @@ func (c *waitingChecker) checkOrder() {
 		for _, first := range list {
 			for _, later := range list {
 				if c.overtook(later, first) {
-					c.addViolation(overtaken, "%v was placed before %v", later.Entry, first.Entry)
+					c.addViolation(overtaken, "%v was placed at %d before %v, which ended as %v", later.Entry, c.created[later.job], first.Entry, first.end)
 					break
 				}
 			}
@@ -225,10 +232,11 @@ func (c *waitingChecker) checkOrder() {
 	}
 }
 
-// overtook reports whether a request was placed in calm although it was the turn of another one.
+// overtook reports whether a request was placed in calm although it was the turn of another one. One that was sent to two instances waits at both: it
+// has the turn of the one that it was sent to first.
 func (c *waitingChecker) overtook(later, first *wait) bool {
 	at, placed := c.created[later.job]
-	if !placed || !later.end.OK || later.begins < first.begins+int64(queueAllowance) || later.deadline() <= first.deadline() {
+	if !placed || !later.end.OK || later != c.earliest[later.job] || later.begins < first.begins+int64(queueAllowance) || later.deadline() <= first.deadline() {
 		return false
 	}
 	end := min(first.end.At, first.deadline())
