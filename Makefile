@@ -26,7 +26,7 @@ demo: build ## the same, with a simulated fleet and conversations, and a live su
 	$(BIN)/lingua demo $(ARGS)
 
 .PHONY: test
-test: lint modules dashboard-check race allocs ## everything that must hold before a change lands
+test: lint modules dashboard-check plain race allocs ## everything that must hold before a change lands
 
 # The tests start servers of their own. Debian's packages would start daemons beside them: tools/apt-install.sh prevents it.
 APT := tools/apt-install.sh
@@ -117,11 +117,20 @@ modules: ## build and vet every nested module, with its go.sum as it is
 	  if [ -n "$$packages" ]; then $(GO) -C $$dir vet -mod=readonly $$packages; fi; \
 	done
 
+# The race detector makes tests some five times slower. Where the tests are of texts, of one goroutine, or of processes whose code the other tests
+# run under the race detector, they run without it.
+PLAIN := ^$(shell $(GO) list -m)(/bench|/deploy|/internal/transcripts)?$$|/(bench|deploy)/
+
+.PHONY: plain
+plain: redis promtool haproxy opus-tools python ## the tests that need no race detector
+	$(GO) test -timeout 12m $$($(GO) list ./... | grep -E '$(PLAIN)')
+	$(GO) test -timeout 12m -run 'AgreesWithItsModel|TestCommandsOf' ./internal/store/redisstore
+
 # The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
 # another.
 .PHONY: race
-race: redis promtool haproxy opus-tools python interop dashboard-tools ## every test under the race detector
-	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '/internal/(drill|interop|dashtest)$$')
+race: redis promtool haproxy opus-tools python interop dashboard-tools ## all other tests under the race detector
+	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '$(PLAIN)|/internal/(drill|interop|dashtest)$$')
 	$(GO) test -race -timeout 12m ./internal/interop
 	$(GO) test -timeout 12m ./internal/dashtest
 	$(GO) test -race -timeout 12m ./internal/drill

@@ -1,3 +1,7 @@
+//go:build !race
+
+// The race detector makes these tests five times slower, and they have one goroutine.
+
 package redisstore_test
 
 import (
