@@ -26,7 +26,7 @@ demo: build ## the same, with a simulated fleet and conversations, and a live su
 	$(BIN)/lingua demo $(ARGS)
 
 .PHONY: test
-test: lint modules dashboard-check plain race allocs ## everything that must hold before a change lands
+test: lint modules dashboard-check plain race ## everything that must hold before a change lands
 
 # The tests start servers of their own. Debian's packages would start daemons beside them: tools/apt-install.sh prevents it.
 APT := tools/apt-install.sh
@@ -118,13 +118,17 @@ modules: ## build and vet every nested module, with its go.sum as it is
 	done
 
 # The race detector makes tests some five times slower. Where the tests are of texts, of one goroutine, or of processes whose code the other tests
-# run under the race detector, they run without it.
+# run under the race detector, they run without it: these packages, and files with the build constraint !race.
 PLAIN := ^$(shell $(GO) list -m)(/bench|/deploy|/internal/transcripts)?$$|/(bench|deploy)/
 
 .PHONY: plain
 plain: redis promtool haproxy opus-tools python ## the tests that need no race detector
 	$(GO) test -timeout 12m $$($(GO) list ./... | grep -E '$(PLAIN)')
-	$(GO) test -timeout 12m -run 'AgreesWithItsModel|TestCommandsOf' ./internal/store/redisstore
+	@set -e; for dir in $$(grep -rl --include='*_test.go' '^//go:build !race$$' . | xargs -n1 dirname | sort -u); do \
+	  tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$(grep -l '^//go:build !race$$' $$dir/*_test.go) | paste -sd'|'); \
+	  echo "$(GO) test -run '^($$tests)$$' $$dir"; \
+	  $(GO) test -timeout 12m -run "^($$tests)$$" $$dir; \
+	done
 
 # The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
 # another.
@@ -134,11 +138,6 @@ race: redis promtool haproxy opus-tools python interop dashboard-tools ## all ot
 	$(GO) test -race -timeout 12m ./internal/interop
 	$(GO) test -timeout 12m ./internal/dashtest
 	$(GO) test -race -timeout 12m ./internal/drill
-
-# The race detector allocates, so allocations are counted without it.
-.PHONY: allocs
-allocs: ## check that the hot path allocates nothing, and the memory of a connection
-	$(GO) test -run 'Alloc|Costs' ./internal/pick ./internal/socket
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## formatting, vet and the linters of .golangci.yml
@@ -166,6 +165,7 @@ prove: redis ## the long forms of the tests: contention, lost replies, failovers
 	$(PROVE) -run TestNoRefusalWhileASlotIsFree ./internal/scheduler -shared-jobs 50000
 	$(PROVE) -run 'TestTwoInstancesShareAFleet|TestNewStoreIncarnation' ./internal/scheduler
 	$(PROVE) -run 'TestReadyMeansEveryNodeIsKnown|TestLosingMostNodesAtOnce' ./internal/scheduler -many-nodes 10000
+	$(PROVE) -run TestRandomFaults ./internal/dispatch -chaos-seeds 40
 	$(PROVE) -run TestCommandsPerJob ./bench
 	$(PROVE) -run 'TestForgedReports|TestHostileLabels' ./internal/server -forgeries 10000 -hostile 20000
 	$(PROVE) -run TestCutConnections ./internal/scheduler -cut-for 60s

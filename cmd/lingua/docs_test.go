@@ -1,3 +1,7 @@
+//go:build !race
+
+// One goroutine parses the commands, and the race detector makes it ten times slower.
+
 package main
 
 import (

@@ -18,7 +18,7 @@ import (
 // never granted one outside of its pool, and its record names this pool.
 func TestRandomFaultsInPools(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(8) {
+	for seed := range *chaosSeeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			run(t, func(h *harness) {

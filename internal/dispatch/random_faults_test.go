@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -17,12 +18,16 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+var chaosSeeds = flag.Uint64("chaos-seeds", 4, "how many runs of random faults TestRandomFaults and TestRandomFaultsInPools make")
+
 // TestRandomFaults injects faults at random: nodes that fail, refuse, drop jobs, die, return and
 // restart, a store that fails or loses replies, cancels, repeats. Afterwards every accepted job has
-// ended once, no node had more jobs than slots, and no lease or in-flight job is left.
+// ended once, no node had more jobs than slots, and no lease or in-flight job is left. In full:
+//
+//	go test -v -run TestRandomFaults ./internal/dispatch -chaos-seeds 40
 func TestRandomFaults(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(12) {
+	for seed := range *chaosSeeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
 			run(t, func(h *harness) { (&chaos{harness: h, rng: rand.New(rand.NewPCG(seed, 99))}).run() })

@@ -20,6 +20,7 @@ import (
 type hookedStore struct {
 	store.Store
 	repeats                              atomic.Int64 // waiters that were added again
+	failing                              atomic.Bool  // Beat fails
 	beforeBeat, beforeRepeat, afterEnter hook
 	probeTakes                           atomic.Int64 // how long a probe takes
 }
@@ -37,6 +38,9 @@ func (h *hook) call() {
 
 func (s *hookedStore) Beat(ctx context.Context, p core.PoolID, i core.InstanceID) (fairqueue.BeatResult, error) {
 	s.beforeBeat.call()
+	if s.failing.Load() {
+		return fairqueue.BeatResult{}, store.ErrDown
+	}
 	return s.Store.Beat(ctx, p, i)
 }
 
@@ -154,6 +158,29 @@ func TestBeatDuringAGrant(t *testing.T) {
 			t.Errorf("the queue has %+v, %v; nobody waits", v.Flows, err)
 		}
 	})
+}
+
+// TestBeatAfterAFailure: requests that the store has lost while it did not answer are added again within one interval of its first answer.
+func TestBeatAfterAFailure(t *testing.T) {
+	t.Parallel()
+	for failure := 800 * time.Millisecond; failure < 1000*time.Millisecond; failure += 25 * time.Millisecond {
+		run(t, func(h *harness) {
+			h.addNode("node-a", 1)
+			st := &hookedStore{Store: h.store}
+			d := h.secondInstance(st, h.fleet)
+			defer d.Close()
+			h.dispatchAcknowledged(d, spec())
+			waitOn(h.t.Context(), d, "w1", 20*time.Second)
+			st.failing.Store(true)
+			h.loseQueue()
+			time.Sleep(failure)
+			st.failing.Store(false)
+			time.Sleep(120 * time.Millisecond)
+			if n := len(h.queued()); n != 1 {
+				t.Errorf("after a failure of %v the queue has %d requests, want 1", failure, n)
+			}
+		})
+	}
 }
 
 // TestOfferBeforeTheReply: an offer that comes before the reply of the queue is used.

@@ -133,7 +133,7 @@ func checkServable(t *testing.T, l *Line) (total int) {
 // TestClassFilters: the filters of all classes together decide as a filter of each class does, also after the fleet was divided otherwise.
 func TestClassFilters(t *testing.T) {
 	t.Parallel()
-	l := newCrowdedLine(t, memstore.New(store.Timing{Presence: time.Hour}), 480, 512)
+	l := newCrowdedLine(t, memstore.New(store.Timing{Presence: time.Hour}), 160, 512)
 	before := checkServable(t, l)
 	l.fleet.SetPools((&core.Pools{Defined: []core.PoolDefinition{{ID: "p", RequiredServices: []string{"service-4"}}}, Strict: true}).Prepared())
 	if after := checkServable(t, l); before == 0 || after == 0 || after >= before {

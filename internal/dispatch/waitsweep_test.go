@@ -40,7 +40,8 @@ func (h *harness) releaseSilently(lease core.LeaseRef) {
 	}
 }
 
-// TestSweepOfALargeFleet: a slot that was freed without a word is found soon, whichever of many nodes it is of.
+// TestSweepOfALargeFleet: a slot that was freed without a word is found in the time that is promised after an instance was killed, whichever of many
+// nodes it is of: at the latest at the end of the next round of the sweep.
 func TestSweepOfALargeFleet(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
@@ -52,7 +53,7 @@ func TestSweepOfALargeFleet(t *testing.T) {
 			freed := time.Now()
 			h.releaseSilently(leases[i*397%nodes])
 			<-w.done
-			if took := w.endedAt.Sub(freed); took > time.Second {
+			if took := w.endedAt.Sub(freed); took > 1500*time.Millisecond {
 				t.Errorf("a slot was free for %v while a request waited", took)
 			}
 			h.acknowledge(w.placement)

@@ -52,6 +52,7 @@ func (t *tender) start() {
 
 // run tends the queues until nobody waits, here or, according to the copy, elsewhere, and no offer is outstanding.
 func (t *tender) run(ctx context.Context) {
+	unanswered := make(map[core.PoolID]bool) // where the last beat failed: the queue may be lost when the store answers again
 	for round := 0; ; round++ {
 		if !backoff.SleepJitter(ctx, tendInterval, tendJitter) || t.stopIfIdle() {
 			return
@@ -74,8 +75,13 @@ func (t *tender) run(ctx context.Context) {
 		}
 		freed := make(map[core.PoolID]bool)
 		for _, pool := range pools { // first: nothing that takes long may delay it
-			if round%beatEvery == 0 || due[pool] != nil { // an offer that was not used is taken back by this at the latest
-				freed[pool] = t.beat(ctx, pool)
+			if round%beatEvery == 0 || due[pool] != nil || unanswered[pool] { // an offer that was not used is taken back by this at the latest
+				var err error
+				if freed[pool], err = t.beat(ctx, pool); err != nil {
+					unanswered[pool] = true
+				} else {
+					delete(unanswered, pool)
+				}
 			}
 		}
 		if len(pools) > 0 && t.open.refresh(ctx, pools...) == nil {
@@ -105,29 +111,28 @@ func (t *tender) stopIfIdle() bool {
 // beat says that this instance is alive. If the queue of a pool does not have all waiters that were there before and after that, it has lost
 // them: they are put into it again. It reports whether slots were freed. An instance without waiters beats too: so those of dead instances are
 // removed.
-func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool) {
+func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool, _ error) {
 	own := t.waiters.confirmedIn(pool)
 	r, err := t.store.Beat(ctx, pool, t.instance)
 	if err != nil {
 		t.store.recordError("beat", err)
-		return false
+		return false, err
 	}
 	if own = t.waiters.still(own); r.Waiters >= len(own) {
-		return r.Freed
+		return r.Freed, nil
 	}
 	for _, w := range own {
-		if !t.repeat(ctx, w) {
-			return r.Freed
+		if err := t.repeat(ctx, w); err != nil {
+			return r.Freed, err
 		}
 	}
-	return true // they may be the first of their classes
+	return true, nil // they may be the first of their classes
 }
 
-// repeat puts a waiter into its queue again, unless it has left. It reports false if the store did not answer.
-func (t *tender) repeat(ctx context.Context, w *waiter) bool {
-	one := []*waiter{w}
-	if len(t.waiters.still(one)) == 0 {
-		return true
+// repeat puts a waiter into its queue again, unless it has left.
+func (t *tender) repeat(ctx context.Context, w *waiter) error {
+	if len(t.waiters.still([]*waiter{w})) == 0 {
+		return nil
 	}
 	_, err := t.enqueue(ctx, w, true)
 	if err == nil && len(t.waiters.still([]*waiter{w})) == 0 { // it has left meanwhile, perhaps before it was put there
@@ -136,7 +141,7 @@ func (t *tender) repeat(ctx context.Context, w *waiter) bool {
 	if err != nil {
 		t.store.recordError("enqueue", err)
 	}
-	return err == nil
+	return err
 }
 
 // enqueue puts a waiter into its queue, with the same name if that is repeated. If it has expired there and not here, the clock of the store has

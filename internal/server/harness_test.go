@@ -8,8 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"os"
-	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -20,7 +18,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -371,16 +368,3 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // TestMain checks that no goroutine outlives the tests.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// TestAllOverRedis runs all other tests of this package again with schedulers on Redis: the store must make no difference to the
-// API. It does not run in parallel with them: on a busy machine Redis would not answer in time. Tests that repeat one call many times do it
-// less often.
-func TestAllOverRedis(t *testing.T) {
-	if *redisURL != "" {
-		return // the run over Redis itself
-	}
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-redis", redistest.Start(t).URL(), "-forgeries=500", "-hostile=2000", "-test.timeout=10m")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
-}

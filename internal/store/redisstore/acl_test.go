@@ -1,3 +1,7 @@
+//go:build !race
+
+// The other tests run the suite under the race detector.
+
 package redisstore_test
 
 import (

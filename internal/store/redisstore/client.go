@@ -23,7 +23,7 @@ const (
 	ringScale   = 11 // the ring of one connection holds 2^11 commands
 
 	breakerFailures = 5                      // consecutive failures that open the breaker
-	breakerTimeout  = 250 * time.Millisecond // how long it stays open before one call may try again
+	breakerTimeout  = 100 * time.Millisecond // how long it stays open before one call may try again
 )
 
 var (
