@@ -105,11 +105,24 @@ func (b *Bus) recordFetch() {
 	b.fetched.Store(&now)
 }
 
+// presenceRetry is how soon a renewal of the presence that failed is repeated: the instance may grant nothing until it succeeds.
+const presenceRetry = 100 * time.Millisecond
+
 // renewPresence renews the presence until the context ends.
 func (b *Bus) renewPresence(ctx context.Context) {
-	for backoff.SleepJitter(ctx, b.cfg.TTL/3, 0.1) {
-		if err := b.Announce(ctx); err != nil && ctx.Err() == nil {
+	interval := b.cfg.TTL / 3
+	pause := interval
+	var logged time.Time
+	for backoff.SleepJitter(ctx, pause, 0.1) {
+		err := b.Announce(ctx)
+		if err == nil || ctx.Err() != nil {
+			pause = interval
+			continue
+		}
+		pause = min(presenceRetry, interval)
+		if time.Since(logged) >= interval {
 			b.log.Warn("the presence of this instance could not be renewed", "error", err, "grants_until", b.Fence().UTC())
+			logged = time.Now()
 		}
 	}
 }

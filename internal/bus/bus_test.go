@@ -15,7 +15,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestFenceEndsBeforePresence: an instance that cannot renew its presence stops granting well before the others can declare it dead.
+// TestFenceEndsBeforePresence: an instance that cannot renew its presence stops granting well before the others can declare it dead. It grants again
+// soon after the store answers.
 func TestFenceEndsBeforePresence(t *testing.T) {
 	withHarness(t, func(h *harness) {
 		a := h.startInstance("a")
@@ -50,7 +51,7 @@ func TestFenceEndsBeforePresence(t *testing.T) {
 		h.mu.Lock()
 		h.unreachable["a"] = false
 		h.mu.Unlock()
-		time.Sleep(ttl)
+		time.Sleep(120 * time.Millisecond)
 		if !time.Now().Before(a.Fence()) || !h.instanceState("a").Present {
 			t.Error("the instance is not present again")
 		}

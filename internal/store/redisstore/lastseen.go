@@ -132,12 +132,8 @@ func (r *lastSeenReporter) remove(ctx context.Context, id core.NodeID) error {
 	r.mu.Lock()
 	delete(r.unreported, id)
 	r.mu.Unlock()
-	client, shard := r.store.client, lastSeenShard(id)
-	if _, err := client.command(ctx, client.redis.B().Hdel().Key(r.store.keys.digests(shard)).Field(string(id)).Build()); err != nil {
-		return err
-	}
-	// The list comes last: if this call fails, the node is found by it and removed again.
-	_, err := client.command(ctx, client.redis.B().Zrem().Key(r.store.keys.lastSeen(shard)).Member(string(id)).Build())
+	shard := lastSeenShard(id)
+	_, _, err := r.store.client.runScript(ctx, &scriptUnlist, []string{r.store.keys.lastSeen(shard), r.store.keys.digests(shard)}, string(id))
 	return err
 }
 

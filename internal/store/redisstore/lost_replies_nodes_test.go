@@ -171,9 +171,7 @@ var nodeLostReplies = []lostReply{
 	{name: "declaration after a limit", command: "heartbeat", prepare: withLimitedNode, call: sendHeartbeat(1, func(n *core.Node) { n.MaxJobs = 5 }, "own", "j-2")},
 	{name: "mark", command: "mark", prepare: withNode, call: markService},
 	{name: "remove", command: "remove", prepare: after(withRunningJob, markService), call: removeNode},
-	{name: "removal of the digest", command: "HDEL", prepare: after(withRunningJob, markService), call: removeNode,
-		done: func(_, now redisState) bool { return !now.has("seen") }},
-	{name: "removal from the list", command: "ZREM", prepare: after(withRunningJob, markService), call: removeNode,
+	{name: "removal from the list", command: "unlist", prepare: after(withRunningJob, markService), call: removeNode,
 		done: func(_, now redisState) bool { return !now.has("seen") }},
 	{
 		name: "incarnation", command: "incarnation",

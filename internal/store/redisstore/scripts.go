@@ -43,6 +43,7 @@ var (
 	scriptMark            = loadScript("mark")
 	scriptMarked          = loadScript("marked")
 	scriptRecordLastSeen  = loadScript("record_last_seen")
+	scriptUnlist          = loadScript("unlist")
 	scriptLastSeen        = loadScript("last_seen")
 	scriptOverdue         = loadScript("overdue")
 	scriptDigests         = loadScript("digests")
