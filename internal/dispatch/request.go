@@ -43,6 +43,7 @@ type Request struct {
 
 	offered  core.NodeID // of which it was offered a slot; empty: any node may be selected
 	reserved func()      // called when a slot was reserved; nil: nobody is interested
+	admitted func()      // called when the limits of its tenant have admitted it; nil: nobody is interested
 
 	timeout time.Duration // of the job; 0: as configured
 	watch   *probeWatch   // of a probe; nil: it is none
@@ -109,6 +110,9 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	decide := d.decide.Context()
 	if refusal := d.limits.admit(decide, r); refusal != nil {
 		return d.refuse(decide, id, fingerprint, refusal)
+	}
+	if r.admitted != nil {
+		r.admitted()
 	}
 	previous := d.spread.prepare(decide, r)
 	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), offered: r.offered, steps: r.Steps}
@@ -216,9 +220,12 @@ func (d *Dispatcher) failUncertain(r reservation, counted *admission) {
 		d.uncertain.Delete(r.lease.Job)
 		if known {
 			d.slots.release(r.lease, r.member.Node, false)
-			if counted != nil {
-				d.limits.release(counted)
-			}
+		}
+		switch {
+		case counted != nil && known:
+			d.limits.release(counted)
+		case counted != nil: // the job may exist; its count expires
+			d.limits.forget(counted)
 		}
 	})
 }

@@ -52,7 +52,7 @@ type roomWaiter struct {
 	key   roomKey
 	until time.Time
 	wake  chan struct{} // it is the first now, or there may be room
-	index int
+	index int           // in its line; negative: it has left
 }
 
 func newRoomLines(limit int) *roomLines {
@@ -88,10 +88,14 @@ func (l *roomLines) join(key roomKey, until time.Time, why tenantRefusal) *roomW
 	return w
 }
 
-// leave takes a request out of its line. The next one is the first then, and asks whether there is room for it, too.
-func (l *roomLines) leave(w *roomWaiter) {
+// leave takes a request out of its line, unless it has left. If it was the first, or was admitted, the one that is the first then asks whether there
+// is room for it, too.
+func (l *roomLines) leave(w *roomWaiter, admitted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if w.index < 0 {
+		return
+	}
 	line := l.lines[w.key]
 	wasFirst := w.index == 0
 	heap.Remove(&line.waiters, w.index)
@@ -99,7 +103,7 @@ func (l *roomLines) leave(w *roomWaiter) {
 	switch {
 	case len(line.waiters) == 0:
 		delete(l.lines, w.key)
-	case wasFirst:
+	case wasFirst || admitted:
 		line.waiters[0].notify()
 	}
 }
@@ -111,11 +115,15 @@ func (l *roomLines) turn(w *roomWaiter) (first bool, askAt time.Time) {
 	return w.index == 0, l.lines[w.key].askAt
 }
 
-// refused records why the first request of a line waits.
-func (l *roomLines) refused(w *roomWaiter, why tenantRefusal) {
+// refused records why the first request of a line waits. It reports false if the request has left the line.
+func (l *roomLines) refused(w *roomWaiter, why tenantRefusal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if w.index < 0 {
+		return false
+	}
 	l.lines[w.key].set(why)
+	return true
 }
 
 // wake wakes the first requests of a tenant.
@@ -123,9 +131,20 @@ func (l *roomLines) wake(tenant core.TenantID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, audio := range []bool{false, true} {
-		if line := l.lines[roomKey{tenant, audio}]; line != nil {
-			line.waiters[0].notify()
-		}
+		l.wakeFirstLocked(roomKey{tenant, audio})
+	}
+}
+
+// wakeFirst wakes the first request of a line, if there is one.
+func (l *roomLines) wakeFirst(key roomKey) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.wakeFirstLocked(key)
+}
+
+func (l *roomLines) wakeFirstLocked(key roomKey) {
+	if line := l.lines[key]; line != nil {
+		line.waiters[0].notify()
 	}
 }
 
@@ -163,5 +182,6 @@ func (h *roomHeap) Pop() any {
 	last := (*h)[len(*h)-1]
 	(*h)[len(*h)-1] = nil
 	*h = (*h)[:len(*h)-1]
+	last.index = -1
 	return last
 }

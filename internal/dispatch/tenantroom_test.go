@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
@@ -95,6 +96,55 @@ func TestWaitsForALimitDoNotPoll(t *testing.T) {
 		}
 		if got := h.gate.Refusals()["acme"][store.LimitInFlight]; got != waiting-10 {
 			t.Errorf("%d refusals are counted, want one for each that was refused", got)
+		}
+	})
+}
+
+// TestAdmittedRequestIsNotInTheWay: a request that was admitted does not keep the next one of its tenant waiting while it is placed.
+func TestAdmittedRequestIsNotInTheWay(t *testing.T) {
+	runLimited(t, core.TenantLimits{InFlight: 2}, func(h *limited) {
+		h.addNode("node-a", 8)
+		busy := []dispatch.Placement{h.acknowledge(h.dispatch(ofAcme("b1"))), h.acknowledge(h.dispatch(ofAcme("b2")))}
+		first := h.startWaiting(h.t.Context(), "first", 10*time.Second, ofAcme("first"))
+		second := h.startWaiting(h.t.Context(), "second", 11*time.Second, ofAcme("second"))
+		slow := make(chan struct{})
+		h.transport.mu.Lock()
+		h.transport.onDelivery = func(a *wire.Assignment) {
+			if a.JobID == string(core.JobIDFor("acme", "first")) {
+				<-slow
+			}
+		}
+		h.transport.mu.Unlock()
+		for _, p := range busy {
+			if err := h.done(p); err != nil {
+				t.Fatal(err)
+			}
+		}
+		synctest.Wait()
+		if first.hasEnded() || !second.hasEnded() || second.err != nil {
+			t.Errorf("the delivery of the first has ended: %v; the second is placed: %v, %v", first.hasEnded(), second.hasEnded(), second.err)
+		}
+		close(slow)
+		synctest.Wait()
+		if !first.hasEnded() || first.err != nil {
+			t.Errorf("the first: %v, %v", first.hasEnded(), first.err)
+		}
+	})
+}
+
+// TestShortWaitForALimit: a request waits for the end of a job of its tenant however short its wait is.
+func TestShortWaitForALimit(t *testing.T) {
+	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
+		h.addNode("node-a", 8)
+		busy := h.acknowledge(h.dispatch(ofAcme("busy")))
+		waits := h.startWaiting(h.t.Context(), "w1", 300*time.Millisecond, ofAcme("w1"))
+		time.Sleep(100 * time.Millisecond)
+		if err := h.done(busy); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !waits.hasEnded() || waits.err != nil {
+			t.Errorf("ended %v, %v", waits.hasEnded(), waits.err)
 		}
 	})
 }
@@ -201,6 +251,30 @@ func TestExpiredCountIsNotUsed(t *testing.T) {
 		if !waits.hasEnded() || waits.err != nil {
 			t.Errorf("when there was room again: ended %v, %v", waits.hasEnded(), waits.err)
 		}
+	})
+}
+
+// TestCountOfAnUncertainJob: the count of a request that waited expires if it is not known whether its job exists.
+func TestCountOfAnUncertainJob(t *testing.T) {
+	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
+		h.addNode("node-a", 1)
+		busy := h.acknowledge(h.dispatch(withRequestID("of-another")))
+		waits := h.startWaiting(h.t.Context(), "w1", time.Minute, ofAcme("w1"))
+		defer h.renewInBackground()()
+		h.advance(time.Second, "node-a")
+		h.wantInFlight(1)
+		h.harness.store.onReserve = func(store.ReserveParams, store.Verdict) { // the store does not answer from now on
+			h.harness.store.failNext(true, "create", 1_000_000)
+			h.harness.store.failNext(true, "apply", 1_000_000)
+		}
+		if err := h.done(busy); err != nil {
+			t.Fatal(err)
+		}
+		h.advance(time.Minute+3*timing.Job, "node-a")
+		if !waits.hasEnded() || waits.err == nil {
+			t.Fatalf("ended %v, %v", waits.hasEnded(), waits.err)
+		}
+		h.wantInFlight(0)
 	})
 }
 

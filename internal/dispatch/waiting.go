@@ -7,6 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -75,7 +76,7 @@ func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (P
 	p, e := x.first(id, fingerprint)
 	for e != nil {
 		switch {
-		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.wait.waitEnds(e)), x.d.isLeaving(r):
+		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.waitEnds(e)), x.d.isLeaving(r):
 			return Placement{}, e
 		case x.ctx.Err() != nil:
 			return Placement{}, storeError(x.ctx)
@@ -183,7 +184,7 @@ func (x *waitingRequest) leaveQueue() {
 // recheck tries again after a while.
 func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Error) (Placement, *wire.Error) {
 	asleep := time.Now()
-	timer := time.NewTimer(min(backoff.Jitter(recheckAfter(e), 0.2), time.Until(x.wait.waitEnds(e))))
+	timer := time.NewTimer(min(backoff.Jitter(recheckAfter(e), 0.2), time.Until(x.waitEnds(e))))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -195,16 +196,17 @@ func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Erro
 	return x.try(id, fingerprint, "")
 }
 
-// waitEnds returns until when a request waits that was refused: it is refused for good then. One that its tenant's limits forbid for longer
+// waitEnds returns until when a request waits that was refused: it is refused for good then. One that a rate of its tenant forbids for longer
 // than it may wait is refused at once, so that its caller knows when to come again.
-func (w *Wait) waitEnds(e *wire.Error) time.Time {
+func (x *waitingRequest) waitEnds(e *wire.Error) time.Time {
+	isRate := x.request.limit == store.LimitDispatchRate || x.request.limit == store.LimitAudioRate
 	switch {
-	case e.Code == wire.NoCapableNode && w.Join.Before(w.Until):
-		return w.Join
-	case e.Code == wire.RateLimited && time.Now().Add(recheckAfter(e)).After(w.Until):
+	case e.Code == wire.NoCapableNode && x.wait.Join.Before(x.wait.Until):
+		return x.wait.Join
+	case e.Code == wire.RateLimited && isRate && time.Now().Add(recheckAfter(e)).After(x.wait.Until):
 		return time.Time{}
 	}
-	return w.Until
+	return x.wait.Until
 }
 
 // recheckAfter returns after how long a waiting request tries again, unless it is woken before.

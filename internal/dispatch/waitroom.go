@@ -7,15 +7,19 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// awaitRoom waits until the limits of the tenant admit the request, and places it. It returns the refusal by a limit when the time is over, and
-// any other refusal at once.
+// awaitRoom waits until the limits of the tenant admit the request, and places it. It returns the refusal by a limit when the time is over, or would
+// be before a rate admits the request, and any other refusal at once.
 func (x *waitingRequest) awaitRoom(id core.JobID, fingerprint string, e *wire.Error) (Placement, *wire.Error) {
 	rooms := x.d.limits.rooms
 	w := rooms.join(roomKeyOf(x.request), x.wait.Until, tenantRefusal{e, x.request.limit})
 	if w == nil {
 		return Placement{}, wire.Errorf(wire.QueueFull, "too many requests wait for the limits of their tenants: try again later").RetryIn(time.Second)
 	}
-	defer rooms.leave(w)
+	x.request.admitted = func() { rooms.leave(w, true) } // the next one need not wait until this one is placed
+	defer func() {
+		x.request.admitted = nil
+		rooms.leave(w, false)
+	}()
 	for {
 		if !x.awaitTurn(w) {
 			return Placement{}, storeError(x.ctx)
@@ -23,7 +27,8 @@ func (x *waitingRequest) awaitRoom(id core.JobID, fingerprint string, e *wire.Er
 		over := !time.Now().Before(x.wait.Until) || x.d.isLeaving(x.request)
 		if first, _ := rooms.turn(w); !first {
 			if !over {
-				continue // another one came before it
+				rooms.wakeFirst(w.key) // another one came before it
+				continue
 			}
 			why, _ := rooms.refusal(w.key)
 			x.request.limit = why.limit
@@ -33,8 +38,7 @@ func (x *waitingRequest) awaitRoom(id core.JobID, fingerprint string, e *wire.Er
 		if e == nil || e.Code != wire.RateLimited {
 			return p, e
 		}
-		rooms.refused(w, tenantRefusal{e, x.request.limit})
-		if over || !time.Now().Before(x.wait.waitEnds(e)) {
+		if !rooms.refused(w, tenantRefusal{e, x.request.limit}) || over || !time.Now().Before(x.waitEnds(e)) {
 			return Placement{}, e
 		}
 	}

@@ -155,7 +155,7 @@ func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan stru
 // giveBack returns an offer of a node that could not be used. The request keeps its place.
 func (t *ticket) giveBack(ctx context.Context, node core.NodeID) {
 	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReturned).Inc()
-	if _, err := t.line.store.ReturnOffer(ctx, t.pool, *t.queued.Load()); err != nil {
+	if _, err := t.line.store.ReturnOffer(ctx, t.pool, *t.queued.Load()); err != nil && ctx.Err() == nil {
 		t.line.store.recordError("return_offer", err) // it lapses
 	}
 	t.line.recheckNode(t.pool, node)
@@ -166,6 +166,7 @@ func (t *ticket) served() {
 	if t == nil || !t.line.waiters.remove(t.waiter) {
 		return
 	}
+	t.passUnused()
 	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferUsed).Inc()
 	t.observe(telemetry.WaitServed)
 	t.dequeue(true)
@@ -176,13 +177,18 @@ func (t *ticket) leave() {
 	if t == nil || !t.line.waiters.remove(t.waiter) {
 		return
 	}
+	t.passUnused()
+	t.observe(telemetry.WaitUnserved)
+	t.dequeue(false)
+}
+
+// passUnused passes an offer that came too late on to the next request.
+func (t *ticket) passUnused() {
 	select {
-	case node := <-t.offers: // it came too late
+	case node := <-t.offers:
 		t.pass(node)
 	default:
 	}
-	t.observe(telemetry.WaitUnserved)
-	t.dequeue(false)
 }
 
 // observe counts how long the request has waited.
