@@ -122,7 +122,7 @@ modules: ## build and vet every nested module, with its go.sum as it is
 PLAIN := ^$(shell $(GO) list -m)(/bench|/deploy|/internal/transcripts)?$$|/(bench|deploy)/
 
 .PHONY: plain
-plain: redis promtool haproxy opus-tools python ## the tests that need no race detector
+plain: redis promtool haproxy opus-tools python interop dashboard-tools ## the tests that need no race detector
 	$(GO) test -timeout 12m $$($(GO) list ./... | grep -E '$(PLAIN)')
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^//go:build !race$$' . | xargs -n1 dirname | sort -u); do \
 	  tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$(grep -l '^//go:build !race$$' $$dir/*_test.go) | paste -sd'|'); \

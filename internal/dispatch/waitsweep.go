@@ -15,7 +15,7 @@ import (
 
 const (
 	// maxSwept is how many nodes are probed in one interval, in all pools. A probe is a script of some 20 µs in Redis, so this is below 5 % of
-	// a core while somebody waits, and a fleet of 1,000 nodes is swept in six intervals.
+	// a core while somebody waits, and one instance sweeps a fleet of 1,000 nodes in six intervals, if somebody waits in one queue only.
 	maxSwept = 192
 	// minSwept is how many nodes of a pool are probed if there are many pools.
 	minSwept = 16

@@ -12,6 +12,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -20,8 +21,10 @@ const (
 	tendInterval = 100 * time.Millisecond
 	// tendJitter is by which part of it that varies.
 	tendJitter = 0.1
-	// beatEvery is with how many of these intervals the instance says that it is alive.
+	// beatEvery: in every so many-th interval the instance says that it is alive.
 	beatEvery = 2
+	// repeatsAtOnce is how many waiters are put into a queue again at the same time.
+	repeatsAtOnce = 16
 	// maxSurveyed is how many nodes are probed when the first request of a class begins to wait.
 	maxSurveyed = 128
 )
@@ -108,9 +111,8 @@ func (t *tender) stopIfIdle() bool {
 	return !t.active
 }
 
-// beat says that this instance is alive. If the queue of a pool does not have all waiters that were there before and after that, it has lost
-// them: they are put into it again. It reports whether slots were freed. An instance without waiters beats too: so those of dead instances are
-// removed.
+// beat says that this instance is alive. If the queue has fewer waiters of this instance than have waited during the whole call, it has lost some, and
+// all are put into it again. It reports whether slots were freed. An instance without waiters beats too, so that those of dead instances are removed.
 func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool, _ error) {
 	own := t.waiters.confirmedIn(pool)
 	r, err := t.store.Beat(ctx, pool, t.instance)
@@ -121,10 +123,17 @@ func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool, _ erro
 	if own = t.waiters.still(own); r.Waiters >= len(own) {
 		return r.Freed, nil
 	}
-	for _, w := range own {
-		if err := t.repeat(ctx, w); err != nil {
-			return r.Freed, err
+	var failure atomic.Pointer[error]
+	parallel.ForEach(repeatsAtOnce, own, func(w *waiter) {
+		if failure.Load() != nil {
+			return // the next beat will do
 		}
+		if err := t.repeat(ctx, w); err != nil {
+			failure.Store(&err)
+		}
+	})
+	if err := failure.Load(); err != nil {
+		return r.Freed, *err
 	}
 	return true, nil // they may be the first of their classes
 }

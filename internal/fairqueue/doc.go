@@ -15,7 +15,7 @@
 // than MaxLag grants has its offset raised: the order within the class does not change.
 //
 // A grant is an offer: the instance of the waiter reserves a slot in the ordinary way and then removes the waiter. An offer that does not
-// lead to a slot, or to no answer at all within OfferMS, is taken back: the waiter gets its place again, and its tenant is not charged.
+// lead to a slot, or that is not answered within OfferMS, is taken back: the waiter gets its place again, and its tenant is not charged.
 //
 // Times are milliseconds on the clock of the store. The package does no I/O, starts no goroutine and has no lock.
 package fairqueue

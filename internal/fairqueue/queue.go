@@ -27,7 +27,7 @@ type Queue struct {
 // class is a class that has waiters, or had some a moment ago.
 type class struct {
 	id, requirements string
-	virtual          int64   // the virtual time of the class: the tag with which the last flow was granted a slot
+	virtual          int64   // the virtual time of the class: the highest value that the lowest tag of its flows had at a grant
 	offset           int64   // from it to the virtual time of the pool
 	turns            []*flow // those that have waiters, the next one first
 	waiting          int

@@ -18,17 +18,17 @@ const (
 	ForgetMS = 5000
 	// MaxOffers is how many offers one call makes.
 	MaxOffers = 32
-	// MaxCompared is how many times a call compares a class with others: with many classes it makes fewer offers, because other commands wait for it.
+	// MaxCompared limits the comparisons of classes in one call. With many classes a call makes fewer offers, so that it does not delay other commands.
 	MaxCompared = 1024
-	// MaxAsked is for how many classes one call offers slots. If it were less than MaxClasses, a tenant that waits in one class would be asked for more
-	// rarely than one that waits in many.
+	// MaxAsked is for how many classes one call offers slots. If it were less than MaxClasses, the classes of one call would be a sample, and a tenant that
+	// waits in many classes would be in it more often.
 	MaxAsked = MaxClasses
 	// MaxUrgent is of how many classes an offer compares the deadlines of the tenant whose turn it is.
 	MaxUrgent = 32
 	// MaxClasses is in how many classes of a pool requests may wait. A tenant that has less than its part of them may exceed it, up to
 	// twice as many.
 	MaxClasses = 512
-	// MinGrants is from how many grants on their mean interval is known.
+	// MinGrants is the number of grants from which on the mean interval is known.
 	MinGrants = 8
 
 	// MaxVirtual limits the virtual times: scripts have floating-point numbers, and order tags as texts of 16 digits. A queue in which one of them is higher
@@ -50,7 +50,7 @@ const (
 	FlowGrants = 32
 	// ForgetClassMS is after what time a class without waiters is forgotten: later than its flows.
 	ForgetClassMS = 6000
-	// StallMS is what a silence of all instances is a stall of the store from: while they have waiters they call more often.
+	// StallMS: if no instance has called for longer, the store is assumed to have stalled. Instances that have waiters call more often.
 	StallMS = 350
 	// ShareScale is the unit of FlowView.Entitled and FlowView.Accrued.
 	ShareScale = 1_000_000_000

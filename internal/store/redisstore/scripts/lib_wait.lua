@@ -4,15 +4,14 @@
 --   line    the waiters that have no offer: class|tenant|deadline|since|instance|id, ordered by the text
 --   turns   the flows that have such waiters: class|tag|filed|tenant, ordered by the text
 --   timers  what is to be done, by the time at which it is due: a character for the kind, and a name
---   book    records of numbers: the pool p, classes c|class, flows f|class|tenant, tenants t|tenant, instances i|instance, and offers
---           o|waiter, which end with the classes in which the tenant was charged
---           and the requirements of classes: r|class
+--   book    the requirements of classes r|class, and records of numbers: the pool p, classes c|class, flows f|class|tenant, tenants t|tenant,
+--           instances i|instance, and offers o|waiter, which end with the classes in which the tenant was charged
 --   open    the classes in which somebody waits, with their requirements
 --   held    the waiters of the line by instance: instance|waiter
 --
 -- A script reads the records that it needs, and writes those that it has changed once, at its end. Changes of the sorted sets are collected too, and
--- written at the end, or before the set is read. The record of the pool has the sizes of
--- the other keys: if one of the keys was lost, all are deleted, and the instances add their waiters again. So are those of a queue whose virtual time is too high.
+-- written at the end, or before the set is read. The record of the pool has the sizes of the other keys: if one of the keys was lost, all are deleted,
+-- and the instances add their waiters again. The same is done with a queue whose virtual time is too high.
 
 local line_key, turns_key, timers_key, book_key, open_key, held_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 
