@@ -88,11 +88,9 @@ func (h *harness) loseQueue() {
 func TestQueueLostWithItsClock(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		h.addNode("node-a", 1)
 		st := &otherClock{Store: h.store}
-		d := h.secondInstance(st, h.fleet)
+		d, busy := h.fullInstance(st)
 		defer d.Close()
-		busy := h.dispatchAcknowledged(d, spec())
 		first := waitOn(h.t.Context(), d, "first", 20*time.Second)
 		until := time.Now().Add(20 * time.Second).UnixMilli()
 		ctx, cancel := context.WithCancel(h.t.Context())
@@ -128,11 +126,9 @@ func TestQueueLostWithItsClock(t *testing.T) {
 func TestClockOfTheStoreIsOld(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		h.addNode("node-a", 1)
 		st := &otherClock{Store: h.store}
-		d := h.secondInstance(st, h.fleet)
+		d, _ := h.fullInstance(st)
 		defer d.Close()
-		h.dispatchAcknowledged(d, spec())
 		st.jump(time.Minute)
 		w := waitOn(h.t.Context(), d, "w", 20*time.Second)
 		if w.hasEnded() || len(h.queued()) != 1 {

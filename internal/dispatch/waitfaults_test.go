@@ -74,6 +74,14 @@ func (h *harness) secondInstance(st dispatch.Store, fl *fleet.Fleet, change ...f
 	return dispatch.New(cfg, st, fl, pick.New(fl, policy, nil), h.transport, nil, h.metrics, h.log)
 }
 
+// fullInstance makes another instance, with a store of its own, and a node whose only slot has a job of this instance.
+func (h *harness) fullInstance(st dispatch.Store) (*dispatch.Dispatcher, dispatch.Placement) {
+	h.t.Helper()
+	h.addNode("node-a", 1)
+	d := h.secondInstance(st, h.fleet)
+	return d, h.dispatchAcknowledged(d, spec())
+}
+
 // waitOn dispatches a request on an instance, that waits for at most a time.
 func waitOn(ctx context.Context, d *dispatch.Dispatcher, id string, wait time.Duration, change ...func(*core.Spec)) *waitingRequest {
 	one := &waitingRequest{beganAt: time.Now(), done: make(chan struct{})}
@@ -135,11 +143,9 @@ func TestOfferedNodeSeemsBusy(t *testing.T) {
 func TestBeatDuringAGrant(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		h.addNode("node-a", 1)
 		st := &hookedStore{Store: h.store}
-		d := h.secondInstance(st, h.fleet)
+		d, busy := h.fullInstance(st)
 		defer d.Close()
-		busy := h.dispatchAcknowledged(d, spec())
 		waitOn(h.t.Context(), d, "w1", 20*time.Second)
 		ctx, cancel := context.WithCancel(h.t.Context())
 		waitOn(ctx, d, "w2", 30*time.Second)
@@ -165,11 +171,9 @@ func TestBeatAfterAFailure(t *testing.T) {
 	t.Parallel()
 	for failure := 800 * time.Millisecond; failure < 1000*time.Millisecond; failure += 25 * time.Millisecond {
 		run(t, func(h *harness) {
-			h.addNode("node-a", 1)
 			st := &hookedStore{Store: h.store}
-			d := h.secondInstance(st, h.fleet)
+			d, _ := h.fullInstance(st)
 			defer d.Close()
-			h.dispatchAcknowledged(d, spec())
 			waitOn(h.t.Context(), d, "w1", 20*time.Second)
 			st.failing.Store(true)
 			h.loseQueue()
@@ -187,11 +191,9 @@ func TestBeatAfterAFailure(t *testing.T) {
 func TestOfferBeforeTheReply(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		h.addNode("node-a", 1)
 		st := &hookedStore{Store: h.store}
-		d := h.secondInstance(st, h.fleet)
+		d, busy := h.fullInstance(st)
 		defer d.Close()
-		busy := h.dispatchAcknowledged(d, spec())
 		var freed time.Time
 		st.afterEnter.set(func() {
 			h.finish(d, busy)
@@ -252,11 +254,9 @@ func TestLongWaitJoinsAShortOne(t *testing.T) {
 func TestSlowProbesDoNotDelayBeats(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		h.addNode("node-a", 1)
 		st := &hookedStore{Store: h.store}
-		d := h.secondInstance(st, h.fleet)
+		d, _ := h.fullInstance(st)
 		defer d.Close()
-		h.dispatchAcknowledged(d, spec())
 		waitOn(h.t.Context(), d, "w", 60*time.Second)
 		st.probeTakes.Store(int64(400 * time.Millisecond))
 		missing := 0

@@ -21,7 +21,7 @@ const (
 	tendInterval = 100 * time.Millisecond
 	// tendJitter is by which part of it that varies.
 	tendJitter = 0.1
-	// beatEvery: in every so many-th interval the instance says that it is alive.
+	// beatEvery is after how many intervals the instance says again that it is alive.
 	beatEvery = 2
 	// repeatsAtOnce is how many waiters are put into a queue again at the same time.
 	repeatsAtOnce = 16
