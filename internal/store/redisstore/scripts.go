@@ -6,7 +6,9 @@ import (
 	"embed"
 	"encoding/hex"
 	"fmt"
+	"io/fs"
 	"maps"
+	"path"
 	"regexp"
 	"strconv"
 	"strings"
@@ -117,8 +119,8 @@ const (
 	postedField      = "at"       // the field with the time at which a message was first posted, if its entry is younger
 )
 
-// luaConstants are the constants of the scripts, by their names there. This is their only definition: loadScript replaces the names by
-// the values.
+// luaConstants are the constants of the scripts, by their names there. This is their only definition: luaSources has the values
+// instead of the names.
 var luaConstants = func() map[string]string {
 	constants := map[string]string{
 		"INBOX_GROUP": "'" + inboxGroup + "'", "TAKEOVER_CONSUMER": "'" + takeoverConsumer + "'", "POSTED_FIELD": "'" + postedField + "'",
@@ -163,19 +165,41 @@ const (
 	includeMark    = "-- include "   // a script that begins with it gets that library too
 )
 
-// loadScript reads an embedded script, puts the libraries that it needs before it, and replaces the constants.
+// luaSources are the embedded files with their constants replaced, by name. Each is replaced once: most scripts begin with the same
+// library.
+var luaSources = func() map[string]string {
+	files, err := fs.Glob(scriptFiles, "scripts/*.lua")
+	if err != nil {
+		panic(err) // the pattern is wrong
+	}
+	sources := make(map[string]string, len(files))
+	for _, file := range files {
+		name := strings.TrimSuffix(path.Base(file), ".lua")
+		sources[name] = expandConstants(scriptSource(name))
+	}
+	return sources
+}()
+
+// loadScript returns an embedded script after the libraries that it needs.
 func loadScript(name string) script {
-	text := scriptSource(name)
+	text := luaSource(name)
 	first, _, _ := strings.Cut(text, "\n")
 	if library, ok := strings.CutPrefix(first, includeMark); ok {
-		text = scriptSource(library) + "\n" + text
+		text = luaSource(library) + "\n" + text
 	}
 	if !strings.HasPrefix(first, standaloneMark) {
-		text = scriptSource("lib") + "\n" + text
+		text = luaSource("lib") + "\n" + text
 	}
-	text = expandConstants(text)
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
 	return script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+}
+
+func luaSource(name string) string {
+	text, ok := luaSources[name]
+	if !ok {
+		panic("no script " + name) // in every start and test
+	}
+	return text
 }
 
 func scriptSource(name string) string {
