@@ -94,14 +94,21 @@ func (d *Dispatcher) dispatch(ctx context.Context, r *Request, place placeFunc) 
 			}
 			return Placement{}, errFull()
 		}
-		if waitIsOver := call.waits && isWaitRefusal(call.err); call.abandoned || waitIsOver && time.Now().Before(r.until) {
-			continue // this one is not over
+		if call.abandoned || isWaitRefusal(call.err) && time.Now().Before(r.until) {
+			continue // this one may wait for longer
 		}
 		return call.placement, call.err
 	}
 }
 
-// isWaitRefusal reports whether a request was refused because it got no slot within its own time.
+// isWaitRefusal reports whether a request was refused because it got no slot within its own time, or no place among those that wait.
 func isWaitRefusal(e *wire.Error) bool {
-	return e != nil && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.CannotBeMet)
+	if e == nil {
+		return false
+	}
+	switch e.Code {
+	case wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.QueueFull, wire.RateLimited:
+		return true
+	}
+	return false
 }

@@ -83,7 +83,7 @@ type Store interface {
 	store.Jobs
 	store.LastNodes
 	store.Waiting
-	Debounce(ctx context.Context, key string, window time.Duration) (bool, error)
+	store.Locks
 }
 
 // Outcomes receives the outcomes of the jobs of sessions.

@@ -33,12 +33,24 @@ func roomKeyOf(r *Request) roomKey { return roomKey{r.Tenant, r.Utterance.AudioM
 type roomLine struct {
 	waiters roomHeap
 	refusal tenantRefusal // the last one of a request of this line
+	refused time.Time     // when that was
 	askAt   time.Time     // when the first asks again, unless it is woken before
 }
 
 // set records a refusal of a request of the line.
 func (l *roomLine) set(why tenantRefusal) {
-	l.refusal, l.askAt = why, time.Now().Add(backoff.Jitter(recheckAfter(why.err), 0.2))
+	l.refusal, l.refused = why, time.Now()
+	l.askAt = l.refused.Add(backoff.Jitter(recheckAfter(why.err), 0.2))
+}
+
+// refusalNow returns the refusal with the time after which a rate admits a request from now on.
+func (l *roomLine) refusalNow() tenantRefusal {
+	why := l.refusal
+	if why.limit.IsRate() {
+		e := *why.err
+		why.err = e.RetryIn(max(recheckAfter(why.err)-time.Since(l.refused), minRetryAfter))
+	}
+	return why
 }
 
 // tenantRefusal is why a request waits.
@@ -64,7 +76,7 @@ func (l *roomLines) refusal(key roomKey) (tenantRefusal, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if line := l.lines[key]; line != nil {
-		return line.refusal, true
+		return line.refusalNow(), true
 	}
 	return tenantRefusal{}, false
 }

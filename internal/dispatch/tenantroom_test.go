@@ -294,3 +294,69 @@ func TestLostCountOfAWaitingRequest(t *testing.T) {
 		h.wantInFlight(0)
 	})
 }
+
+// TestCountIsNotRestoredAfterItsEnd: a request that stops waiting while its lost count is restored is not counted afterwards.
+func TestCountIsNotRestoredAfterItsEnd(t *testing.T) {
+	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
+		h.addNode("node-a", 1)
+		h.acknowledge(h.dispatch(withRequestID("of-another")))
+		ctx, cancel := context.WithCancel(h.t.Context())
+		waits := h.startWaiting(ctx, "w1", time.Minute, ofAcme("w1"))
+		h.store.Tenants = memstore.New(timing)
+		ended := false
+		h.store.beforeRestore.set(func() {
+			cancel()
+			<-waits.done
+			time.Sleep(100 * time.Millisecond) // its count is removed meanwhile
+			ended = true
+		})
+		defer h.renewInBackground()()
+		h.advance(2*tenants.RenewJobsInterval, "node-a")
+		if !ended {
+			t.Fatal("the count was not restored")
+		}
+		h.wantInFlight(0)
+	})
+}
+
+// TestLongWaitForALimitJoinsAShortOne: of the same request that is sent twice, the one that may wait longer goes on waiting for the limit of its tenant.
+func TestLongWaitForALimitJoinsAShortOne(t *testing.T) {
+	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
+		h.addNode("node-a", 8)
+		busy := h.acknowledge(h.dispatch(ofAcme("busy")))
+		short := h.startWaiting(h.t.Context(), "same", 200*time.Millisecond, ofAcme("same"))
+		long := h.startWaiting(h.t.Context(), "same", 20*time.Second, ofAcme("same"))
+		h.advance(time.Second, "node-a")
+		if !short.hasEnded() || short.err == nil || short.err.Code != wire.RateLimited || long.hasEnded() {
+			t.Fatalf("short ended %v with %v, long ended %v with %v", short.hasEnded(), short.err, long.hasEnded(), long.err)
+		}
+		if err := h.done(busy); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if !long.hasEnded() || long.err != nil {
+			t.Errorf("long: %v, %v", long.hasEnded(), long.err)
+		}
+	})
+}
+
+// TestRetryTimeOfARateIsCurrent: a request that is refused because others wait for the rate of its tenant is told how long that takes from now on.
+func TestRetryTimeOfARateIsCurrent(t *testing.T) {
+	runLimited(t, core.TenantLimits{DispatchRate: 0.1}, func(h *limited) {
+		h.addNode("node-a", 8)
+		h.dispatch(ofAcme("r1"))
+		waits := h.startWaiting(h.t.Context(), "w1", 30*time.Second, ofAcme("w1"))
+		h.advance(6*time.Second, "node-a")
+		refused := h.startWaiting(h.t.Context(), "w2", time.Second, ofAcme("w2"))
+		if !refused.hasEnded() || refused.err == nil || refused.err.RetryAfterMS < 3500 || refused.err.RetryAfterMS > 4100 || refused.err.RetryAfter != 4 {
+			t.Errorf("6 s after a refusal for 10 s: %v, %+v", refused.hasEnded(), refused.err)
+		}
+		joins := h.startWaiting(h.t.Context(), "w3", 5*time.Second, ofAcme("w3"))
+		if joins.hasEnded() {
+			t.Errorf("it may wait until the rate admits one: %+v", joins.err)
+		}
+		h.advance(20*time.Second, "node-a")
+		<-waits.done
+		<-joins.done
+	})
+}

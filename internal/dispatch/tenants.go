@@ -43,9 +43,10 @@ const heldFor = 15 * tenants.RenewJobsInterval
 
 // admission is the count of a request whose job was not created yet.
 type admission struct {
-	limits *tenantLimits
-	spec   core.Spec
-	token  core.Token
+	limits   *tenantLimits
+	spec     core.Spec
+	token    core.Token
+	released bool // guarded by the lock of limits
 }
 
 // name returns the name of the count, which the job gets. Nil is the admission of a request that is not counted.
@@ -124,7 +125,10 @@ func (r *Request) created() {
 
 // release ends the count of a request whose job was not created, and gives its tokens back.
 func (l *tenantLimits) release(a *admission) {
-	l.forget(a)
+	l.mu.Lock()
+	delete(l.held, a)
+	a.released = true
+	l.mu.Unlock()
 	l.remove(&a.spec, a.token, true)
 }
 
@@ -176,7 +180,7 @@ func (l *tenantLimits) restoreJob(ctx context.Context, f *inFlightJob) {
 		l.store.recordError("renew", err)
 		return
 	}
-	if current, err := l.store.Get(ctx, job.ID); errors.Is(err, store.ErrNoJob) || err == nil && current.State.Terminal() {
+	if current, err := l.store.Get(ctx, job.ID); errors.Is(err, store.ErrNoJob) || err == nil && (current.State.Terminal() || current.Admission != job.Admission) {
 		l.remove(&job.Spec, job.Admission, false)
 	}
 }
@@ -199,22 +203,26 @@ func (l *tenantLimits) renewHeld(ctx context.Context) {
 	}
 }
 
-// restoreHeld counts a waiting request that is not counted. If it has stopped waiting meanwhile, its count may have been removed before it was
-// added.
+// restoreHeld counts a waiting request that is not counted. If it is released at the same time, its count may be removed before it is added here:
+// it is removed again.
 func (l *tenantLimits) restoreHeld(ctx context.Context, a *admission) {
-	if !l.isHeld(a) {
+	if held, _ := l.state(a); !held {
 		return
 	}
 	if err := l.gate.RestoreJob(ctx, &a.spec, a.token, heldFor); err != nil {
 		l.store.recordError("renew", err)
 	}
+	if _, released := l.state(a); released {
+		l.remove(&a.spec, a.token, false)
+	}
 }
 
-func (l *tenantLimits) isHeld(a *admission) bool {
+// state reports whether a count is that of a request that waits, and whether it was ended.
+func (l *tenantLimits) state(a *admission) (held, released bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, held := l.held[a]
-	return held
+	_, held = l.held[a]
+	return held, a.released
 }
 
 // heldByTenant returns the counts of waiting requests, by tenant and name.

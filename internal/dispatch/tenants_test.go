@@ -23,10 +23,15 @@ type tenantStore struct {
 	store.Tenants
 	calls atomic.Int64
 	lose  atomic.Int64 // replies of admissions that are lost
+
+	beforeRestore hook
 }
 
 func (s *tenantStore) AdmitMember(ctx context.Context, p store.MemberParams) (store.TenantVerdict, error) {
 	s.calls.Add(1)
+	if p.Restore {
+		s.beforeRestore.call()
+	}
 	v, err := s.Tenants.AdmitMember(ctx, p)
 	if s.lose.Add(-1) >= 0 {
 		return store.TenantVerdict{}, store.ErrDown

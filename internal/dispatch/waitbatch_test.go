@@ -201,3 +201,35 @@ func TestFoundSlotsAreNotCountedTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestNodeIsOfferedNoMoreThanItsSlots: however often a slot of a node was said to be free, no more slots are offered than it has.
+func TestNodeIsOfferedNoMoreThanItsSlots(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, counter, free := offerCrowd(t, 8, 16, 100, nil, unbound)
+		before := make(map[core.NodeID]int)
+		for _, o := range counter.sent {
+			before[o.Node]++
+		}
+		for n := range free {
+			free[n] = 1000
+		}
+		l.offerAll(t.Context(), free)
+		synctest.Wait()
+		for n := range free {
+			sent := -before[n.ID()]
+			for _, o := range counter.sent {
+				if o.Node == n.ID() {
+					sent++
+				}
+			}
+			want := 0
+			if l.open.filters("").wants(n, l.fleet.Now()) {
+				want = n.Summary().Slots()
+			}
+			if sent != want {
+				t.Errorf("%d slots of %s were offered, want %d", sent, n.ID(), want)
+			}
+		}
+	})
+}

@@ -61,6 +61,16 @@ func newWaitClass(fl *fleet.Fleet, spec *core.Spec, except []core.NodeID) (*wait
 	return parseWaitClass(classIDOf(text), string(text)), pool
 }
 
+// classBasis is what the class of a job depends on beside the job.
+type classBasis struct {
+	division *core.Pools
+	ownNodes bool // the tenant has nodes of its own
+}
+
+func newClassBasis(fl *fleet.Fleet, tenant core.TenantID) classBasis {
+	return classBasis{fl.Division(), fl.Divided().HasNodesOf(tenant)}
+}
+
 func classIDOf(requirements []byte) string {
 	sum := sha256.Sum256(requirements)
 	return hex.EncodeToString(sum[:waitClassID])

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
@@ -19,7 +20,10 @@ type waiter struct {
 	class     *waitClass
 	direction core.Direction
 	weight    int       // of its tenant
-	entered   time.Time // when it was put into the queue
+	entered   time.Time // when it was put into the queue first
+
+	basis   classBasis    // of its class; guarded by the lock of the table
+	changed chan struct{} // has an element if another class may be right now
 
 	since, until time.Time                        // when it began to wait, and when it gives up, on the clock of this instance
 	queued       atomic.Pointer[fairqueue.Waiter] // as it was last put into the queue, with times on the clock of the store
@@ -137,6 +141,25 @@ func (s *waiters) confirmedIn(pool core.PoolID) []*waiter {
 		}
 	}
 	return list
+}
+
+// checkClasses tells the waiters of which another class may be right now, because what their classes depend on has changed.
+func (s *waiters) checkClasses(fl *fleet.Fleet) {
+	bases := make(map[core.TenantID]classBasis)
+	for tenant := range s.tenants() {
+		bases[tenant] = newClassBasis(fl, tenant)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.byID {
+		if basis, known := bases[w.tenant]; known && basis != w.basis {
+			w.basis = basis
+			select {
+			case w.changed <- struct{}{}:
+			default: // it has not looked yet
+			}
+		}
+	}
 }
 
 // still returns those of some waiters that have not left.

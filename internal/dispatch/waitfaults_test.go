@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -22,7 +23,7 @@ type hookedStore struct {
 	repeats                              atomic.Int64 // waiters that were added again
 	failing                              atomic.Bool  // Beat fails
 	beforeBeat, beforeRepeat, afterEnter hook
-	probeTakes                           atomic.Int64 // how long a probe takes
+	probeTakes, repeatTakes              atomic.Int64 // how long a probe takes, and a waiter that is added again
 }
 
 // hook is a function that is called once.
@@ -48,6 +49,7 @@ func (s *hookedStore) Enqueue(ctx context.Context, pool core.PoolID, p fairqueue
 	if p.Repeat {
 		s.repeats.Add(1)
 		s.beforeRepeat.call()
+		time.Sleep(time.Duration(s.repeatTakes.Load()))
 	}
 	r, err := s.Store.Enqueue(ctx, pool, p)
 	if !p.Repeat {
@@ -271,6 +273,78 @@ func TestSlowProbesDoNotDelayBeats(t *testing.T) {
 		}
 		if missing > 0 {
 			t.Errorf("the waiter was missing from the queue in %d of 200 samples", missing)
+		}
+	})
+}
+
+// TestSlowRepeatsDoNotDelayBeats: while many requests that a queue has lost are put into it again, which takes long, a request in the queue of a pool is
+// not taken for one of a dead instance.
+func TestSlowRepeatsDoNotDelayBeats(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.fleet.SetPools(goldAndSilver(isStrict))
+		h.addNode("g", 1, withServices("x"))
+		st := &hookedStore{Store: h.store}
+		d := h.secondInstance(st, h.fleet)
+		defer d.Close()
+		h.dispatchAcknowledged(d, spec())
+		bound := waitOn(h.t.Context(), d, "bound", 60*time.Second, ofTenant(boundTenant))
+		const waiting = 100
+		for i := range waiting {
+			waitOn(h.t.Context(), d, fmt.Sprint("w", i), 60*time.Second)
+		}
+		st.repeatTakes.Store(int64(300 * time.Millisecond)) // 16 at once: two seconds in all
+		h.loseQueue()
+		missing := 0
+		for range 60 {
+			time.Sleep(50 * time.Millisecond)
+			for _, pool := range []core.PoolID{"", "gold"} {
+				if _, err := h.mem.Beat(h.t.Context(), pool, "i-other"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if v, err := h.mem.ViewQueue(h.t.Context(), "gold", fairqueue.ViewParams{Flows: 10}); err != nil || len(v.Flows) != 1 {
+				missing++
+			}
+		}
+		if missing > 0 || bound.hasEnded() {
+			t.Errorf("the request of the pool was missing in %d of 60 samples; it has ended: %v", missing, bound.hasEnded())
+		}
+		if n, repeats := len(h.queued()), st.repeats.Load(); n != waiting || repeats != waiting {
+			t.Errorf("the queue has %d of %d requests after %d were added again", n, waiting, repeats)
+		}
+	})
+}
+
+// TestSecondOfferIsPassedOn: a request that gets its slot when it was offered another one, because it took long, lets the next request have that.
+func TestSecondOfferIsPassedOn(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		h.addNode("node-b", 1)
+		d := h.secondInstance(unsweptStore{h.store}, h.fleet)
+		defer d.Close()
+		jobs := []dispatch.Placement{h.dispatchAcknowledged(d, spec(withRequestID("r-1"))), h.dispatchAcknowledged(d, spec(withRequestID("r-2")))}
+		first := waitOn(h.t.Context(), d, "first", 10*time.Second)
+		second := waitOn(h.t.Context(), d, "second", 20*time.Second)
+		slow := true
+		h.store.onReserve = func(store.ReserveParams, store.Verdict) {
+			if slow {
+				slow = false
+				time.Sleep(390 * time.Millisecond) // more than an offer is valid for
+			}
+		}
+		h.finish(d, jobs[0])
+		time.Sleep(380 * time.Millisecond)
+		h.finish(d, jobs[1])
+		synctest.Wait()
+		if first.hasEnded() || second.hasEnded() {
+			t.Fatalf("first ended %v, second ended %v: the first was not offered both slots", first.hasEnded(), second.hasEnded())
+		}
+		time.Sleep(20 * time.Millisecond)
+		synctest.Wait()
+		if !first.hasEnded() || first.placement.Node != jobs[0].Node || !second.hasEnded() || second.placement.Node != jobs[1].Node {
+			t.Errorf("first: %v on %q, second: %v on %q", first.hasEnded(), first.placement.Node, second.hasEnded(), second.placement.Node)
 		}
 	})
 }

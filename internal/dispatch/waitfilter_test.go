@@ -152,7 +152,7 @@ func TestSweepRoundHasAllWantedNodes(t *testing.T) {
 		}
 	}
 	got := make(map[core.NodeID]int)
-	for _, n := range l.newRound(l.open.filters("")) {
+	for _, n := range l.nodesFor(l.open.filters("")) {
 		got[n.ID()]++
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 || len(want) == 480 {

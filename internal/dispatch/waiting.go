@@ -7,7 +7,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -57,6 +56,7 @@ type waitingRequest struct {
 	wait    Wait
 
 	ticket    *ticket
+	entered   time.Time     // when it was put into a queue first
 	estimate  time.Duration // of the wait in the queue
 	announced bool          // the caller was told that it waits
 	tried     time.Time     // when the last try began
@@ -128,7 +128,10 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 		if e := x.d.limits.hold(x.d.decide.Context(), x.request); e != nil {
 			return Placement{}, e
 		}
-		t, estimate, e := x.d.enter(x.ctx, &entry{job: id, spec: &x.request.Spec, since: x.wait.Since, until: x.wait.Until})
+		if x.entered.IsZero() {
+			x.entered = time.Now()
+		}
+		t, estimate, e := x.d.enter(x.ctx, &entry{job: id, spec: &x.request.Spec, since: x.wait.Since, until: x.wait.Until, entered: x.entered})
 		if e != nil {
 			return Placement{}, e
 		}
@@ -138,6 +141,10 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 	node, offered := x.await()
 	x.waited += time.Since(asleep)
 	if !offered {
+		if time.Now().Before(x.wait.Until) && !x.ticket.isRight(&x.request.Spec, nil) {
+			x.ticket.remove() // and put into the right one
+			x.ticket = nil
+		}
 		return Placement{}, refusal
 	}
 	p, e := x.try(id, fingerprint, node)
@@ -199,11 +206,10 @@ func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Erro
 // waitEnds returns until when a request waits that was refused: it is refused for good then. One that a rate of its tenant forbids for longer
 // than it may wait is refused at once, so that its caller knows when to come again.
 func (x *waitingRequest) waitEnds(e *wire.Error) time.Time {
-	isRate := x.request.limit == store.LimitDispatchRate || x.request.limit == store.LimitAudioRate
 	switch {
 	case e.Code == wire.NoCapableNode && x.wait.Join.Before(x.wait.Until):
 		return x.wait.Join
-	case e.Code == wire.RateLimited && isRate && time.Now().Add(recheckAfter(e)).After(x.wait.Until):
+	case e.Code == wire.RateLimited && x.request.limit.IsRate() && time.Now().Add(recheckAfter(e)).After(x.wait.Until):
 		return time.Time{}
 	}
 	return x.wait.Until

@@ -35,7 +35,7 @@ func BenchmarkWaitSweepRound(b *testing.B) {
 	l := newBenchLine(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := len(l.newRound(l.open.filters(""))); n == 0 {
+		if n := len(l.nodesFor(l.open.filters(""))); n == 0 {
 			b.Fatal("no node is wanted")
 		}
 	}

@@ -54,6 +54,15 @@ func (s *outstandingOffers) add(pool core.PoolID, n *fleet.Node, until time.Time
 	s.count.Store(int64(len(s.nodes)))
 }
 
+// addAll remembers the nodes of several pools until a time.
+func (s *outstandingOffers) addAll(nodes map[core.PoolID][]*fleet.Node, until time.Time) {
+	for pool, list := range nodes {
+		for _, n := range list {
+			s.add(pool, n, until)
+		}
+	}
+}
+
 // takeDue returns the nodes that have offers which are settled, by pool.
 func (s *outstandingOffers) takeDue(now time.Time) map[core.PoolID][]*fleet.Node {
 	s.mu.Lock()

@@ -17,9 +17,9 @@ type retryWait struct {
 	paused  bool            // it has waited once without being in the queue
 
 	ticket  *ticket
-	until   time.Time     // the deadline of the ticket
-	except  []core.NodeID // nodes that must not get the job, when it was put into the queue
-	offered core.NodeID   // of which a slot was offered; empty: none was
+	entered time.Time   // when it was put into the queue first
+	until   time.Time   // the deadline of the ticket
+	offered core.NodeID // of which a slot was offered; empty: none was
 }
 
 // maxRetryClasses is how many classes may be open for a job that is retried to open one that excludes nodes.
@@ -49,17 +49,20 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 		return q.backoff.Wait(ctx)
 	}
 	except := q.excluded()
-	if q.ticket != nil && !slices.Equal(except, q.except) {
-		q.leave()
-	}
 	j := q.run
+	if q.ticket != nil && !q.ticket.isRight(&j.job.Spec, except) {
+		q.move()
+	}
+	if q.ticket == nil && q.entered.IsZero() {
+		q.entered = time.Now()
+	}
 	if deadline := earlier(j.entry.deadline, time.Now().Add(retryDeadline)); q.ticket == nil || time.Until(q.until) <= recheckExcluded && deadline.After(q.until) {
-		t, _, e := j.runner.line.enter(ctx, &entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: time.Now(), until: deadline, accepted: true})
+		t, _, e := j.runner.line.enter(ctx, &entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: q.entered, until: deadline, entered: q.entered, accepted: true})
 		if e != nil {
 			return q.backoff.Wait(ctx)
 		}
-		q.leave() // after it was put into the queue again: the class stays open
-		q.ticket, q.until, q.except = t, deadline, except
+		q.move() // after it was put into the queue again: the class stays open
+		q.ticket, q.until = t, deadline
 	}
 	if node, offered := q.ticket.await(ctx, earlier(until, time.Now().Add(recheckExcluded)), nil); offered {
 		q.offered = node
@@ -81,7 +84,7 @@ func (q *retryWait) excluded() []core.NodeID {
 // served takes the job out of the queue because it has got a slot.
 func (q *retryWait) served() {
 	q.ticket.served()
-	q.ticket, q.offered = nil, ""
+	q.ticket, q.offered, q.entered = nil, "", time.Time{}
 }
 
 // leave takes the job out of the queue, if it is there.
@@ -91,5 +94,11 @@ func (q *retryWait) leave() {
 		q.offered = ""
 	}
 	q.ticket.leave()
+	q.ticket, q.entered = nil, time.Time{}
+}
+
+// move takes the job out of the place that it has in the queue, if any, because it gets or has another one.
+func (q *retryWait) move() {
+	q.ticket.remove()
 	q.ticket = nil
 }

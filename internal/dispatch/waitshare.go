@@ -35,12 +35,13 @@ type sharer struct {
 // shareCount is what the queue has counted of a tenant since it began to wait.
 type shareCount struct{ granted, entitled int64 }
 
-// since returns what was counted since an earlier time. The queue counts from zero when the tenant has not waited for a while.
+// since returns what was counted since an earlier time. The queue counts from zero when the tenant has not waited for a while. What a tenant is
+// entitled to can become a little less without that: it is estimated while a class is open and rounded when it closes.
 func (c shareCount) since(before shareCount) shareCount {
-	if c.granted < before.granted || c.entitled < before.entitled {
+	if c.granted < before.granted {
 		return c
 	}
-	return shareCount{c.granted - before.granted, c.entitled - before.entitled}
+	return shareCount{c.granted - before.granted, max(c.entitled-before.entitled, 0)}
 }
 
 // countShares returns what the queues have counted of tenants that wait.

@@ -23,9 +23,18 @@ const (
 	sweepChunk = 64
 	// sweepWithin is after what time a sweep does not go on to the next chunk: the store is slow.
 	sweepWithin = tendInterval / 2
-	// sweepEvery is how often the queue of a pool is swept, by one of the instances. It is as short as an interval may be.
-	sweepEvery = tendInterval - tendInterval/10
+	// sweepTurn is after what time another instance goes on if the one that sweeps the queue of a pool does not.
+	sweepTurn = 3 * tendInterval
+	// sweepFor is for how long an instance sweeps before another one does, which may know of other nodes.
+	sweepFor = 5 * time.Second
 )
+
+// sweepRound is a sweep of the nodes for which requests wait in the queue of a pool.
+type sweepRound struct {
+	turn  store.LockParams
+	left  []*fleet.Node // nodes that are to be swept before any is swept again
+	since time.Time     // when this instance began to sweep; zero: another one does
+}
 
 // sweepAll probes nodes in the background, unless that is being done: those whose offers should have been used by now, and the next ones of each pool.
 func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fleet.Node) {
@@ -34,10 +43,10 @@ func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fle
 	}
 	started := t.tasks.Go(func(ctx context.Context) {
 		defer t.sweeping.Store(false)
-		for _, nodes := range due {
+		for pool, nodes := range due {
 			for chunk := range slices.Chunk(nodes, sweepChunk) {
-				if t.open.any.Load() {
-					t.probe(ctx, chunk, telemetry.SweepOffered)
+				if t.open.any.Load() && !t.probe(ctx, chunk, telemetry.SweepOffered) {
+					t.outstanding.addAll(map[core.PoolID][]*fleet.Node{pool: chunk}, time.Now())
 				}
 			}
 		}
@@ -45,7 +54,7 @@ func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fle
 		for _, pool := range open { // also if only others have waiters there: their instances may all be dead
 			t.sweep(ctx, pool, max(maxSwept/len(open), minSwept), freed[pool])
 		}
-		maps.DeleteFunc(t.rounds, func(pool core.PoolID, _ []*fleet.Node) bool { return !slices.Contains(open, pool) })
+		maps.DeleteFunc(t.rounds, func(pool core.PoolID, _ *sweepRound) bool { return !slices.Contains(open, pool) })
 		t.sampleShares(ctx)
 	})
 	if !started {
@@ -54,34 +63,64 @@ func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fle
 }
 
 // sweep probes the next of the nodes for which requests wait in the queue of a pool, and offers their free slots. Slots are free that nobody was offered if
-// the instance that freed them died, or a message was lost. Of all instances one does it at a time.
+// the instance that freed them died, or a message was lost. Of all instances one does it at a time, for a while.
 func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed bool) {
-	first, err := t.store.Debounce(ctx, "wait-sweep:"+string(pool), sweepEvery)
-	if err != nil {
-		t.store.recordError("debounce", err)
+	round := t.rounds[pool]
+	if round == nil {
+		round = &sweepRound{turn: store.LockParams{Name: "wait-sweep:" + string(pool), Holder: string(t.instance), TTL: sweepTurn}}
+		t.rounds[pool] = round
 	}
-	if err != nil || !first && !freed {
+	mine, err := round.takeTurn(ctx, t.store)
+	if err != nil || !mine && !freed {
 		return
 	}
 	wanted := t.open.filters(pool)
 	if wanted == nil {
 		return
 	}
-	if len(t.rounds[pool]) == 0 {
-		t.rounds[pool] = t.newRound(wanted)
+	if len(round.left) == 0 {
+		round.left = t.nodesFor(wanted)
 	}
 	began := time.Now()
 	for limit > 0 && time.Since(began) < sweepWithin {
-		nodes := t.takeNext(pool, wanted, min(limit, sweepChunk))
-		if len(nodes) == 0 || !t.probe(ctx, nodes, telemetry.SweepPeriodic) {
+		nodes := round.takeNext(wanted, min(limit, sweepChunk), t.fleet.Now())
+		if len(nodes) == 0 {
+			break
+		}
+		if !t.probe(ctx, nodes, telemetry.SweepPeriodic) {
 			return
 		}
 		limit -= len(nodes)
 	}
+	if mine && len(round.left) == 0 && time.Since(round.since) >= sweepFor {
+		round.endTurn(ctx, t.store)
+	}
 }
 
-// newRound returns the nodes for which requests wait in the queue of a pool, in random order: the instances sweep in turns, each in its own order.
-func (t *tender) newRound(wanted *classFilters) []*fleet.Node {
+// takeTurn reports whether it is for this instance to sweep.
+func (r *sweepRound) takeTurn(ctx context.Context, st *storeClient) (bool, error) {
+	lock, err := st.Lock(ctx, r.turn)
+	switch {
+	case err != nil:
+		st.recordError("lock", err)
+	case !lock.Held:
+		r.since = time.Time{}
+	case r.since.IsZero():
+		r.since = time.Now()
+	}
+	return lock.Held, err
+}
+
+// endTurn lets another instance sweep.
+func (r *sweepRound) endTurn(ctx context.Context, st *storeClient) {
+	r.since = time.Time{}
+	if err := st.Unlock(ctx, r.turn); err != nil {
+		st.recordError("unlock", err) // it expires
+	}
+}
+
+// nodesFor returns the nodes for which requests wait in the queue of a pool, in random order.
+func (t *tender) nodesFor(wanted *classFilters) []*fleet.Node {
 	now := t.fleet.Now()
 	taken := make(map[*fleet.Node]bool)
 	var nodes []*fleet.Node
@@ -97,17 +136,15 @@ func (t *tender) newRound(wanted *classFilters) []*fleet.Node {
 	return nodes
 }
 
-// takeNext takes up to n nodes of the round of a pool for which requests still wait.
-func (t *tender) takeNext(pool core.PoolID, wanted *classFilters, n int) []*fleet.Node {
-	left, now := t.rounds[pool], t.fleet.Now()
+// takeNext takes up to n nodes for which requests still wait.
+func (r *sweepRound) takeNext(wanted *classFilters, n int, now fleet.Instant) []*fleet.Node {
 	nodes := make([]*fleet.Node, 0, n)
-	for len(left) > 0 && len(nodes) < n {
-		if wanted.wants(left[0], now) {
-			nodes = append(nodes, left[0])
+	for len(r.left) > 0 && len(nodes) < n {
+		if wanted.wants(r.left[0], now) {
+			nodes = append(nodes, r.left[0])
 		}
-		left = left[1:]
+		r.left = r.left[1:]
 	}
-	t.rounds[pool] = left
 	return nodes
 }
 

@@ -44,27 +44,63 @@ func (h *harness) releaseSilently(lease core.LeaseRef) {
 // nodes it is of: at the latest at the end of the next round of the sweep.
 func TestSweepOfALargeFleet(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
-		const nodes = 1000
-		leases := h.fillNodes(nodes)
-		for i, began := 0, time.Now(); time.Since(began) < 9*time.Second; i++ {
-			w := h.startWaiting(h.t.Context(), fmt.Sprint("w", i), 20*time.Second)
-			time.Sleep(250 * time.Millisecond)
-			freed := time.Now()
-			h.releaseSilently(leases[i*397%nodes])
-			<-w.done
-			if took := w.endedAt.Sub(freed); took > 1500*time.Millisecond {
-				t.Errorf("a slot was free for %v while a request waited", took)
-			}
-			h.acknowledge(w.placement)
-		}
-	})
+	for _, instances := range []int{1, 4} {
+		t.Run(fmt.Sprint(instances), func(t *testing.T) {
+			t.Parallel()
+			run(t, func(h *harness) {
+				const nodes = 1000
+				leases := h.fillNodes(nodes)
+				group := make(map[core.InstanceID]*dispatch.Dispatcher)
+				for i := range instances {
+					id := core.InstanceID(fmt.Sprint("i-", i))
+					group[id] = h.secondInstance(h.store, h.fleet, func(c *dispatch.Config) {
+						c.Instance = id
+						c.SendOffer = func(_ context.Context, to core.InstanceID, o dispatch.WaitOffer) error {
+							group[to].ReceiveOffer(o)
+							return nil
+						}
+					})
+					defer group[id].Close()
+				}
+				ctx, cancel := context.WithCancel(h.t.Context())
+				placed := make(chan time.Time)
+				wait := func(id core.InstanceID, name string) {
+					w := waitOn(ctx, group[id], name, 20*time.Second)
+					go func() {
+						<-w.done
+						if w.placement.Node != "" {
+							_ = group[id].Ack(ctx, reportOf(w.placement)) // else it is retried, and takes the slot of another
+						}
+						placed <- w.endedAt
+					}()
+				}
+				for id := range group { // so that each of them tends the queue
+					wait(id, "of-"+string(id))
+				}
+				for i, began := 0, time.Now(); time.Since(began) < 9*time.Second; i++ {
+					wait(core.InstanceID(fmt.Sprint("i-", i%instances)), fmt.Sprint("w", i))
+					time.Sleep(250 * time.Millisecond)
+					freed := time.Now()
+					h.releaseSilently(leases[i*397%nodes])
+					if took := (<-placed).Sub(freed); took > 1500*time.Millisecond {
+						t.Errorf("a slot was free for %v while a request waited", took)
+					}
+				}
+				cancel()
+				for range group {
+					<-placed
+				}
+			})
+		})
+	}
 }
 
 // unsweptStore is a store that no instance may sweep.
 type unsweptStore struct{ store.Store }
 
-func (unsweptStore) Debounce(context.Context, string, time.Duration) (bool, error) { return false, nil }
+func (unsweptStore) Lock(context.Context, store.LockParams) (store.Lock, error) {
+	return store.Lock{}, nil
+}
 
 func (s unsweptStore) Beat(ctx context.Context, pool core.PoolID, id core.InstanceID) (fairqueue.BeatResult, error) {
 	r, err := s.Store.Beat(ctx, pool, id)

@@ -37,8 +37,10 @@ type tender struct {
 	shares     *shareLog
 	snapshots  *snapshots
 
+	repeats map[core.PoolID]<-chan error // where lost waiters are being put into the queue again; used by run
+
 	sweeping atomic.Bool
-	rounds   map[core.PoolID][]*fleet.Node // nodes that are to be swept before any is swept again; used by the sweep that is under way
+	rounds   map[core.PoolID]*sweepRound // used by the sweep that is under way
 
 	running lockwait.Mutex[lockwait.DispatchTender]
 	active  bool
@@ -60,6 +62,7 @@ func (t *tender) run(ctx context.Context) {
 		if !backoff.SleepJitter(ctx, tendInterval, tendJitter) || t.stopIfIdle() {
 			return
 		}
+		t.waiters.checkClasses(t.fleet)
 		var due map[core.PoolID][]*fleet.Node
 		if !t.sweeping.Load() {
 			due = t.outstanding.takeDue(time.Now())
@@ -87,8 +90,12 @@ func (t *tender) run(ctx context.Context) {
 				}
 			}
 		}
-		if len(pools) > 0 && t.open.refresh(ctx, pools...) == nil {
+		switch {
+		case len(pools) == 0:
+		case t.open.refresh(ctx, pools...) == nil:
 			t.sweepAll(freed, due)
+		default:
+			t.outstanding.addAll(due, time.Now())
 		}
 	}
 }
@@ -112,7 +119,8 @@ func (t *tender) stopIfIdle() bool {
 }
 
 // beat says that this instance is alive. If the queue has fewer waiters of this instance than have waited during the whole call, it has lost some, and
-// all are put into it again. It reports whether slots were freed. An instance without waiters beats too, so that those of dead instances are removed.
+// all are put into it again, in the background. It reports whether nodes should be swept: slots were freed, or waiters were put into the queue again, which
+// may be the first of their classes. An instance without waiters beats too, so that those of dead instances are removed.
 func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool, _ error) {
 	own := t.waiters.confirmedIn(pool)
 	r, err := t.store.Beat(ctx, pool, t.instance)
@@ -120,22 +128,39 @@ func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool, _ erro
 		t.store.recordError("beat", err)
 		return false, err
 	}
-	if own = t.waiters.still(own); r.Waiters >= len(own) {
-		return r.Freed, nil
+	own = t.waiters.still(own)
+	switch repeat := t.repeats[pool]; {
+	case repeat != nil:
+		select {
+		case err := <-repeat:
+			delete(t.repeats, pool)
+			return true, err
+		default: // it goes on
+		}
+	case r.Waiters < len(own):
+		ended := make(chan error, 1)
+		if t.tasks.Go(func(ctx context.Context) { ended <- t.repeatAll(ctx, own) }) {
+			t.repeats[pool] = ended
+		}
 	}
+	return r.Freed, nil
+}
+
+// repeatAll puts waiters into their queue again. It ends at the first error: the next beat will do.
+func (t *tender) repeatAll(ctx context.Context, own []*waiter) error {
 	var failure atomic.Pointer[error]
 	parallel.ForEach(repeatsAtOnce, own, func(w *waiter) {
 		if failure.Load() != nil {
-			return // the next beat will do
+			return
 		}
 		if err := t.repeat(ctx, w); err != nil {
 			failure.Store(&err)
 		}
 	})
 	if err := failure.Load(); err != nil {
-		return r.Freed, *err
+		return *err
 	}
-	return true, nil // they may be the first of their classes
+	return nil
 }
 
 // repeat puts a waiter into its queue again, unless it has left.

@@ -50,7 +50,7 @@ func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tas
 	}
 	o.sends = &offerSends{tasks: tasks, send: cfg.SendOffer, failed: o.handleUnsent, queues: make(map[core.InstanceID][]queuedOffer)}
 	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks}
-	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s, rounds: make(map[core.PoolID][]*fleet.Node)}
+	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s, repeats: make(map[core.PoolID]<-chan error), rounds: make(map[core.PoolID]*sweepRound)}
 	o.open.opened, o.tend = t.start, t.start
 	return &Line{tender: t, tenants: cfg.Tenants}
 }
@@ -81,16 +81,19 @@ type entry struct {
 	spec         *core.Spec
 	except       []core.NodeID // nodes that must not get the job
 	since, until time.Time     // when it began to wait, and when it gives up
+	entered      time.Time     // when it was put into a queue first
 	accepted     bool          // it is not refused: the job has a record
 }
 
 // enter puts a request into the queue. It returns how long the wait will probably take. A refusal says that it will take too long, or
 // that too many requests wait.
 func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.Duration, _ *wire.Error) {
+	basis := newClassBasis(l.fleet, in.spec.Tenant) // first: a change during this is noticed
 	class, pool := newWaitClass(l.fleet, in.spec, in.except)
 	t := &ticket{line: l, waiter: &waiter{
 		id: l.nextID(in.job), tenant: in.spec.Tenant, pool: pool, class: class, direction: in.spec.Direction, weight: l.weight(in.spec.Tenant),
-		entered: time.Now(), since: in.since, until: in.until, offers: make(chan core.NodeID, 1),
+		entered: in.entered, since: in.since, until: in.until, offers: make(chan core.NodeID, 1),
+		basis: basis, changed: make(chan struct{}, 1),
 	}}
 	if err := l.readClock(ctx, t.waiter); err != nil {
 		if ctx.Err() == nil {
@@ -138,7 +141,8 @@ func refusalOf(r *fairqueue.EnqueueResult, until time.Time) *wire.Error {
 	return nil
 }
 
-// await waits for an offer until a time. It returns the node, and false if the time is over, the context ended or the instance drains.
+// await waits for an offer until a time. It returns the node, and false if the time is over, the context ended, the instance drains or another class may
+// be right.
 func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan struct{}) (core.NodeID, bool) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -148,8 +152,15 @@ func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan stru
 	case <-timer.C:
 	case <-ctx.Done():
 	case <-drained:
+	case <-t.changed:
 	}
 	return "", false
+}
+
+// isRight reports whether the request waits in the queue and the class that are right now.
+func (t *ticket) isRight(spec *core.Spec, except []core.NodeID) bool {
+	class, pool := newWaitClass(t.line.fleet, spec, except)
+	return class.id == t.class.id && pool == t.pool
 }
 
 // giveBack returns an offer of a node that could not be used. The request keeps its place.
@@ -174,12 +185,19 @@ func (t *ticket) served() {
 
 // leave takes the request out of the queue because it does not wait any more. An offer that it has not used goes to the next request.
 func (t *ticket) leave() {
+	if t.remove() {
+		t.observe(telemetry.WaitUnserved)
+	}
+}
+
+// remove takes the request out of the queue. It reports false if it was not there.
+func (t *ticket) remove() bool {
 	if t == nil || !t.line.waiters.remove(t.waiter) {
-		return
+		return false
 	}
 	t.passUnused()
-	t.observe(telemetry.WaitUnserved)
 	t.dequeue(false)
+	return true
 }
 
 // passUnused passes an offer that came too late on to the next request.

@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -298,23 +300,17 @@ func (h *harness) checkWaitingCounts(wantServed uint64) {
 // countWaits returns how many waits were served, and how many were not.
 func (h *harness) countWaits() (served, unserved uint64) {
 	h.t.Helper()
-	families, err := h.metrics.Registry.Gather()
-	if err != nil {
+	return h.waits(telemetry.WaitServed).GetSampleCount(), h.waits(telemetry.WaitUnserved).GetSampleCount()
+}
+
+// waits returns what is counted of the waits with an outcome.
+func (h *harness) waits(outcome string) *dto.Histogram {
+	h.t.Helper()
+	var m dto.Metric
+	if err := h.metrics.Waiting.Waits.WithLabelValues(outcome).(prometheus.Metric).Write(&m); err != nil {
 		h.t.Fatal(err)
 	}
-	for _, f := range families {
-		if f.GetName() != "lingua_wait_duration_seconds" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			if n := m.GetHistogram().GetSampleCount(); m.GetLabel()[0].GetValue() == telemetry.WaitServed {
-				served = n
-			} else {
-				unserved = n
-			}
-		}
-	}
-	return served, unserved
+	return m.GetHistogram()
 }
 
 // TestShareBeginsAgain: what was counted before the queue has forgotten a tenant does not count.
@@ -334,9 +330,12 @@ func TestShareBeginsAgain(t *testing.T) {
 		log.Record(at(s), "beta", 1, 1)
 	}
 	got = append(got, log.ShareOf(at(200), key, 9, 9))
+	log.Record(at(210), key, 50, 40)
+	got = append(got, log.ShareOf(at(211), key, 51, 39.5)) // the estimate has become less
 	want := []dispatch.WaitShare{
 		{Granted: 7, Entitled: 5}, {Granted: 4, Entitled: 3, Window: 3 * time.Second}, {Granted: 15, Entitled: 7.5, Window: 21 * time.Second},
 		{Granted: 2, Entitled: 1, Window: 55 * time.Second}, {Granted: 9, Entitled: 9},
+		{Granted: 1, Window: time.Second},
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
 		t.Errorf("shares (-want +got)\n%s", diff)

@@ -34,8 +34,8 @@ const (
 	TenantSession                       // a session that has not ended
 )
 
-// RestoredWithin is how long after the store has lost the members of a tenant all that were there are restored, because their instances renew them
-// more often.
+// RestoredWithin is how long after the store has lost the members of a tenant those of present instances are restored: the instances look for lost
+// members more often.
 func (k MemberKind) RestoredWithin() time.Duration {
 	if k == TenantSession {
 		return 8 * time.Second
@@ -125,6 +125,9 @@ func (l TenantLimit) String() string {
 	}
 	return ""
 }
+
+// IsRate reports whether the limit is a rate, which admits a member after some time, and not a number of members.
+func (l TenantLimit) IsRate() bool { return l == LimitDispatchRate || l == LimitAudioRate }
 
 // TenantLimits lists every limit.
 func TenantLimits() []TenantLimit {
