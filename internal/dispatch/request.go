@@ -37,9 +37,10 @@ type Request struct {
 	// Steps has the steps of the trace before the dispatch; nil: there are none.
 	Steps *tracing.Steps
 
-	trace *tracing.Trace // of the job; nil: tracing is off
-	since time.Time      // when the request began to wait for a free slot; zero: it does not wait
-	until time.Time      // after which it gets no slot any more; zero: it does not wait
+	trace  *tracing.Trace // of the job; nil: tracing is off
+	since  time.Time      // when the request began to wait for a free slot; zero: it does not wait
+	until  time.Time      // until which it may wait; zero: it does not wait
+	slotBy time.Time      // after which it gets no slot any more, because it has waited; zero: it has not
 
 	offered  core.NodeID // of which it was offered a slot; empty: any node may be selected
 	reserved func()      // called when a slot was reserved; nil: nobody is interested
@@ -125,7 +126,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 		return d.refuse(decide, id, fingerprint, refusal)
 	}
 	now := time.Now()
-	if !r.until.IsZero() && now.After(r.until) {
+	if !r.slotBy.IsZero() && now.After(r.slotBy) {
 		d.slots.release(reserved.lease, reserved.member.Node, false)
 		return Placement{}, errFull()
 	}

@@ -74,6 +74,7 @@ func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (P
 		x.ticket = nil
 	}
 	p, e := x.first(id, fingerprint)
+	r.slotBy = x.wait.Until
 	for e != nil {
 		switch {
 		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.waitEnds(e)), x.d.isLeaving(r):

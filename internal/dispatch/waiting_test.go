@@ -90,6 +90,22 @@ func TestFailedReservationWakesNobody(t *testing.T) {
 	})
 }
 
+// TestFreeSlotNeedsNoWait: a request that may wait for no time, or for less than a decision takes, gets a slot that is free.
+func TestFreeSlotNeedsNoWait(t *testing.T) {
+	t.Parallel()
+	for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
+		run(t, func(h *harness) {
+			h.addNode("node-a", 1)
+			h.store.stallAfter("reserve", 50*time.Millisecond)
+			one := h.startWaiting(h.t.Context(), "one", wait)
+			<-one.done
+			if one.err != nil || one.placement.Node != "node-a" {
+				t.Errorf("a request that may wait for %v: %+v, %v", wait, one.placement, one.err)
+			}
+		})
+	}
+}
+
 // Waiting requests are woken by the release of a slot, the one that has waited longest first, and none of their tries
 // counts as a refusal.
 func TestWaitersAreWokenOldestFirst(t *testing.T) {

@@ -27,7 +27,7 @@ var waitingMutants = map[string]waitingMutant{
 	"no-sweep": {
 		edits: []edit{
 			{waitingCode, `!t\.probe\(ctx, nodes, telemetry\.SweepPeriodic\)`, "false", 1},
-			{waitingCode, `t\.probe\(ctx, chunk, telemetry\.SweepOffered\)`, "_ = chunk", 1},
+			{waitingCode, `!t\.probe\(ctx, chunk, telemetry\.SweepOffered\)`, "false", 1},
 		},
 		faults: []fault{pauseInstance(2500 * time.Millisecond), killInstance(3 * time.Second)}, want: []string{emptySlot},
 	},
@@ -53,7 +53,7 @@ var waitingMutants = map[string]waitingMutant{
 	},
 	"placed-after-a-pause": {
 		edits: []edit{
-			{"internal/dispatch/request.go", `if !r\.until\.IsZero\(\) && now\.After\(r\.until\) \{`, "if false {", 1},
+			{"internal/dispatch/request.go", `if !r\.slotBy\.IsZero\(\) && now\.After\(r\.slotBy\) \{`, "if false {", 1},
 			{waitingCode, `case <-timer\.C:\n\tcase <-ctx\.Done\(\):\n\tcase <-drained:`, "case <-time.After(time.Until(until) + 3*time.Second):\n\tcase <-ctx.Done():\n\tcase <-drained:", 1},
 			{"internal/store/redisstore/scripts/wait_offer.lua", `waiter\.deadline > now and`, "true and", 1},
 			{queueScript, `or waiter\.deadline <= now or`, "or", 1},
@@ -61,7 +61,7 @@ var waitingMutants = map[string]waitingMutant{
 		faults: []fault{pauseInstance(2500 * time.Millisecond)}, want: []string{servedLate},
 	},
 	"lost-waiters-are-not-added-again": {
-		edits:  []edit{{waitingCode, `r\.Waiters >= len\(own\) \{`, "r.Waiters >= 0 {", 1}},
+		edits:  []edit{{waitingCode, `case r\.Waiters < len\(own\):`, "case r.Waiters < 0:", 1}},
 		faults: []fault{deleteQueue(), deleteQueue()}, want: []string{emptySlot, overtaken},
 	},
 	"lost-counts-are-not-noticed": {
