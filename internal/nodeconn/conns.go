@@ -43,6 +43,8 @@ type Conns struct {
 	nodes   map[core.NodeID]*conn
 	lost    map[core.NodeID]*conn // connections that were lost and whose nodes may still come back
 	locks   map[core.NodeID]*nodeLock
+
+	admitting map[core.NodeID]chan struct{} // nodes that are being registered here; closed when they can be found in nodes
 }
 
 // nodeLock serialises decisions about whether a node is connected here.
@@ -57,6 +59,7 @@ var _ dispatch.Transport = (*Conns)(nil)
 func NewConns(o Options) *Conns {
 	return &Conns{
 		Options: o, nodes: make(map[core.NodeID]*conn), lost: make(map[core.NodeID]*conn), locks: make(map[core.NodeID]*nodeLock),
+		admitting: make(map[core.NodeID]chan struct{}),
 	}
 }
 
@@ -80,6 +83,36 @@ func (c *Conns) lockNode(id core.NodeID) (unlock func()) {
 			delete(c.locks, id)
 		}
 	}
+}
+
+// beginAdmit records that a node is being registered here, until the returned function is called. The caller has locked the node.
+func (c *Conns) beginAdmit(id core.NodeID) (end func()) {
+	ended := make(chan struct{})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.admitting[id] = ended
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.admitting, id)
+		close(ended)
+	}
+}
+
+// await returns the connection of a node; nil when it is not connected here. The store has a node before its connection can be found: if that has another
+// epoch, or none is found, and the node is being registered here, it waits for the end of that.
+func (c *Conns) await(ctx context.Context, id core.NodeID, epoch core.Epoch) *conn {
+	c.mu.Lock()
+	n, admitting := c.nodes[id], c.admitting[id]
+	c.mu.Unlock()
+	if admitting == nil || n != nil && n.currentEpoch() == epoch {
+		return n
+	}
+	select {
+	case <-admitting:
+	case <-ctx.Done():
+	}
+	return c.get(id)
 }
 
 // Advertise sets the URL at which other instances and nodes reach this one, which is known when it listens.

@@ -13,7 +13,7 @@ import (
 // Deliver implements dispatch.Transport: over the node's connection if it is connected here, else by its callback URL, else
 // through the instance to which it is connected.
 func (c *Conns) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
-	n := c.get(to.ID)
+	n := c.await(ctx, to.ID, core.Epoch(a.Epoch))
 	if n != nil && n.currentEpoch() != core.Epoch(a.Epoch) && to.Owner != c.Bus.Instance() {
 		n = nil // the node has connected elsewhere, and this connection is half open
 	}

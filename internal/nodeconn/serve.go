@@ -151,6 +151,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 		in.NodeID = string(nodes.NewID())
 	}
 	defer s.Conns.lockNode(core.NodeID(in.NodeID))()
+	defer s.Conns.beginAdmit(core.NodeID(in.NodeID))()
 	epoch, secret := parseResumeToken(in.ResumeToken)
 	p.Owner, p.Connection, p.Secret = &s.Instance, s.Conns.newConnectionID(), secret
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered"}
