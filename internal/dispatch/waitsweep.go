@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -25,6 +26,8 @@ const (
 	sweepWithin = tendInterval / 2
 	// sweepTurn is after what time another instance goes on if the one that sweeps the queue of a pool does not.
 	sweepTurn = 3 * tendInterval
+	// offerTakes is how long an offer takes, as a rule, until its slot is reserved.
+	offerTakes = 40 * time.Millisecond
 	// sweepFor is for how long an instance sweeps before another one does, which may know of other nodes.
 	sweepFor = 5 * time.Second
 )
@@ -43,18 +46,14 @@ func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fle
 	}
 	started := t.tasks.Go(func(ctx context.Context) {
 		defer t.sweeping.Store(false)
-		for pool, nodes := range due {
-			for chunk := range slices.Chunk(nodes, sweepChunk) {
-				if t.open.any.Load() && !t.probe(ctx, chunk, telemetry.SweepOffered) {
-					t.outstanding.addAll(map[core.PoolID][]*fleet.Node{pool: chunk}, time.Now())
-				}
-			}
-		}
+		offered := t.probeDue(ctx, due)
+		var free []*fleet.Node
 		open := t.open.openPools()
 		for _, pool := range open { // also if only others have waiters there: their instances may all be dead
-			t.sweep(ctx, pool, max(maxSwept/len(open), minSwept), freed[pool])
+			free = append(free, t.sweep(ctx, pool, max(maxSwept/len(open), minSwept), freed[pool])...)
 		}
 		maps.DeleteFunc(t.rounds, func(pool core.PoolID, _ *sweepRound) bool { return !slices.Contains(open, pool) })
+		t.offerFree(ctx, map[string][]*fleet.Node{telemetry.SweepOffered: offered, telemetry.SweepPeriodic: free})
 		t.sampleShares(ctx)
 	})
 	if !started {
@@ -62,9 +61,41 @@ func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fle
 	}
 }
 
-// sweep probes the next of the nodes for which requests wait in the queue of a pool, and offers their free slots. Slots are free that nobody was offered if
+// probeDue returns the nodes with free slots of those whose offers should have been used by now. Those of which the store says nothing are probed later.
+func (t *tender) probeDue(ctx context.Context, due map[core.PoolID][]*fleet.Node) (free []*fleet.Node) {
+	for pool, nodes := range due {
+		for chunk := range slices.Chunk(nodes, sweepChunk) {
+			if !t.open.any.Load() {
+				return free
+			}
+			found, ok := t.probeFree(ctx, chunk)
+			if !ok {
+				t.outstanding.addAll(map[core.PoolID][]*fleet.Node{pool: chunk}, time.Now())
+			}
+			free = append(free, nodesOf(found)...)
+		}
+	}
+	return free
+}
+
+// offerFree offers the slots of nodes that are still free after a moment, by the kinds of their probes. A slot that was offered a moment ago is reserved
+// then: it is not offered to two requests, of which the second might be faster.
+func (t *tender) offerFree(ctx context.Context, byKind map[string][]*fleet.Node) {
+	slept := false
+	for kind, nodes := range byKind {
+		for chunk := range slices.Chunk(nodes, sweepChunk) {
+			if !slept && !backoff.Sleep(ctx, offerTakes) {
+				return
+			}
+			slept = true
+			t.probe(ctx, chunk, kind)
+		}
+	}
+}
+
+// sweep probes the next of the nodes for which requests wait in the queue of a pool, and returns those with free slots. Slots are free that nobody was offered if
 // the instance that freed them died, or a message was lost. Of all instances one does it at a time, for a while.
-func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed bool) {
+func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed bool) (free []*fleet.Node) {
 	round := t.rounds[pool]
 	if round == nil {
 		round = &sweepRound{turn: store.LockParams{Name: "wait-sweep:" + string(pool), Holder: string(t.instance), TTL: sweepTurn}}
@@ -72,11 +103,11 @@ func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed b
 	}
 	mine, err := round.takeTurn(ctx, t.store)
 	if err != nil || !mine && !freed {
-		return
+		return nil
 	}
 	wanted := t.open.filters(pool)
 	if wanted == nil {
-		return
+		return nil
 	}
 	if len(round.left) == 0 {
 		round.left = t.nodesFor(wanted)
@@ -87,14 +118,17 @@ func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed b
 		if len(nodes) == 0 {
 			break
 		}
-		if !t.probe(ctx, nodes, telemetry.SweepPeriodic) {
-			return
+		found, ok := t.probeFree(ctx, nodes)
+		if !ok {
+			return free
 		}
+		free = append(free, nodesOf(found)...)
 		limit -= len(nodes)
 	}
 	if mine && len(round.left) == 0 && time.Since(round.since) >= sweepFor {
 		round.endTurn(ctx, t.store)
 	}
+	return free
 }
 
 // takeTurn reports whether it is for this instance to sweep.
@@ -150,6 +184,18 @@ func (r *sweepRound) takeNext(wanted *classFilters, n int, now fleet.Instant) []
 
 // probe probes nodes and offers their free slots. It reports false if the store did not answer.
 func (t *tender) probe(ctx context.Context, nodes []*fleet.Node, kind string) bool {
+	free, ok := t.probeFree(ctx, nodes)
+	for _, f := range free {
+		t.found(f.node, f.slots)
+	}
+	if len(free) > 0 {
+		t.metrics.Waiting.Sweeps.WithLabelValues(kind).Inc()
+	}
+	return ok
+}
+
+// probeFree probes nodes and returns those that have free slots. It reports false if the store did not answer.
+func (t *tender) probeFree(ctx context.Context, nodes []*fleet.Node) (free []freeNode, _ bool) {
 	ids := make([]core.NodeID, len(nodes))
 	for i, n := range nodes {
 		ids[i] = n.ID()
@@ -157,19 +203,22 @@ func (t *tender) probe(ctx context.Context, nodes []*fleet.Node, kind string) bo
 	occupancy := make([]store.Occupancy, len(nodes))
 	if err := t.store.Probe(ctx, ids, occupancy); err != nil {
 		t.store.recordError("probe", err)
-		return false
+		return nil, false
 	}
-	found := false
 	for i, n := range nodes {
 		o := &occupancy[i]
 		t.fleet.Observe(n, o.InFlight(), o.Slots(), t.fleet.Now())
 		if o.Free() {
-			t.found(n, o.Slots()-o.InFlight())
-			found = true
+			free = append(free, freeNode{node: n, slots: o.Slots() - o.InFlight()})
 		}
 	}
-	if found {
-		t.metrics.Waiting.Sweeps.WithLabelValues(kind).Inc()
+	return free, true
+}
+
+func nodesOf(free []freeNode) []*fleet.Node {
+	nodes := make([]*fleet.Node, len(free))
+	for i := range free {
+		nodes[i] = free[i].node
 	}
-	return true
+	return nodes
 }

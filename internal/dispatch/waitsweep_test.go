@@ -154,3 +154,36 @@ func TestNodeOfAReturnedOfferIsProbed(t *testing.T) {
 		}
 	})
 }
+
+// TestSweepOffersNoSlotTwice: a slot whose offer is on its way to a request is not offered to the next one, which would take it.
+func TestSweepOffersNoSlotTwice(t *testing.T) {
+	t.Parallel()
+	for phase := time.Duration(0); phase < 200*time.Millisecond; phase += 10 * time.Millisecond {
+		run(t, func(h *harness) {
+			h.addNode("node-a", 1)
+			var waits atomic.Pointer[dispatch.Dispatcher]
+			offers := h.secondInstance(h.store, h.fleet, func(c *dispatch.Config) {
+				c.Instance = "i-offers"
+				c.SendOffer = func(_ context.Context, _ core.InstanceID, o dispatch.WaitOffer) error {
+					if dispatch.WaiterJob(&o.Waiter) == core.JobIDFor("", "first") {
+						time.Sleep(25 * time.Millisecond)
+					}
+					waits.Load().ReceiveOffer(o)
+					return nil
+				}
+			})
+			defer offers.Close()
+			waits.Store(h.secondInstance(h.store, h.fleet))
+			defer waits.Load().Close()
+			busy := h.dispatchAcknowledged(offers, spec())
+			first := waitOn(h.t.Context(), waits.Load(), "first", 10*time.Second)
+			second := waitOn(h.t.Context(), waits.Load(), "second", 20*time.Second)
+			time.Sleep(time.Second + phase)
+			h.finish(offers, busy)
+			time.Sleep(200 * time.Millisecond)
+			if !first.hasEnded() || second.hasEnded() {
+				t.Errorf("phase %v: placed first %v, second %v", phase, first.hasEnded(), second.hasEnded())
+			}
+		})
+	}
+}

@@ -25,10 +25,7 @@ type waitingMutant struct {
 
 var waitingMutants = map[string]waitingMutant{
 	"no-sweep": {
-		edits: []edit{
-			{waitingCode, `!t\.probe\(ctx, nodes, telemetry\.SweepPeriodic\)`, "false", 1},
-			{waitingCode, `!t\.probe\(ctx, chunk, telemetry\.SweepOffered\)`, "false", 1},
-		},
+		edits:  []edit{{waitingCode, `t\.probe\(ctx, chunk, kind\)`, "_, _ = chunk, kind", 1}},
 		faults: []fault{pauseInstance(2500 * time.Millisecond), killInstance(3 * time.Second)}, want: []string{emptySlot},
 	},
 	"offers-do-not-lapse": {
