@@ -124,7 +124,8 @@ func (m *measurements) end(u *utterance, how outcome) {
 
 // fairness compares the slots that tenants get while they wait with those they are entitled to. It does so for each class, in windows of the
 // slots that the class could have used, and among the tenants that wait in the class all that time: these get the slots by their weights,
-// whether they use them in this class or in another.
+// whether they use them in this class or in another. A tenant whose utterances get a slot in the window in which they were said sends less than it is
+// entitled to, and is not compared.
 type fairness struct {
 	slots             int // of a window
 	windows           map[*class]*window
@@ -136,9 +137,10 @@ type fairness struct {
 
 // window is some slots that a class could have used.
 type window struct {
+	began   int64
 	slots   int
 	granted []int  // by tenant
-	idle    []bool // the tenant does not wait in the class, or did not for a moment
+	idle    []bool // the tenant does not wait in the class, or did not for a moment, or is served at once
 }
 
 func newFairness(slots int) fairness {
@@ -166,7 +168,7 @@ func (l *line) waitsFor(g *group, pool core.PoolID) bool {
 }
 
 // grant records that an utterance has got the slot it was offered.
-func (f *fairness) grant(l *line, u *utterance) {
+func (f *fairness) grant(l *line, u *utterance, now int64) {
 	own := u.request.class
 	if own.pool != "" {
 		return
@@ -179,21 +181,24 @@ func (f *fairness) grant(l *line, u *utterance) {
 		if w == nil {
 			w = &window{}
 			f.windows[c] = w
-			w.begin(c)
+			w.begin(c, now)
+		}
+		if c == own && u.began >= w.began {
+			w.idle[u.tenant] = true
 		}
 		if c == own || c.waiting[u.tenant] > 0 {
 			w.granted[u.tenant]++
 		}
 		if w.slots++; w.slots == f.slots {
 			f.compare(w)
-			w.begin(c)
+			w.begin(c, now)
 		}
 	}
 }
 
 // begin begins a window.
-func (w *window) begin(c *class) {
-	*w = window{granted: make([]int, len(tenantPlans)), idle: make([]bool, len(tenantPlans))}
+func (w *window) begin(c *class, now int64) {
+	*w = window{began: now, granted: make([]int, len(tenantPlans)), idle: make([]bool, len(tenantPlans))}
 	for i, n := range c.waiting {
 		w.idle[i] = n == 0
 	}

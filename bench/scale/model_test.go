@@ -321,7 +321,7 @@ func (m *model) receiveOffer(u *utterance) {
 		return
 	}
 	m.line.dequeue(now, u, true)
-	m.measured.fairness.grant(m.line, u)
+	m.measured.fairness.grant(m.line, u, now)
 	m.begin(u, u.offered)
 }
 
