@@ -23,7 +23,7 @@ type waiter struct {
 	entered   time.Time // when it was put into the queue first
 
 	basis   classBasis    // of its class; guarded by the lock of the table
-	changed chan struct{} // has an element if another class may be right now
+	changed chan struct{} // has an element if its class may have changed
 
 	since, until time.Time                        // when it began to wait, and when it gives up, on the clock of this instance
 	queued       atomic.Pointer[fairqueue.Waiter] // as it was last put into the queue, with times on the clock of the store
@@ -143,7 +143,7 @@ func (s *waiters) confirmedIn(pool core.PoolID) []*waiter {
 	return list
 }
 
-// checkClasses tells the waiters of which another class may be right now, because what their classes depend on has changed.
+// checkClasses notifies the waiters whose classes may have changed, because the fleet has changed.
 func (s *waiters) checkClasses(fl *fleet.Fleet) {
 	bases := make(map[core.TenantID]classBasis)
 	for tenant := range s.tenants() {

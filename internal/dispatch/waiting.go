@@ -142,8 +142,8 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 	node, offered := x.await()
 	x.waited += time.Since(asleep)
 	if !offered {
-		if time.Now().Before(x.wait.Until) && !x.ticket.isRight(&x.request.Spec, nil) {
-			x.ticket.remove() // and put into the right one
+		if time.Now().Before(x.wait.Until) && !x.ticket.isCurrent(&x.request.Spec, nil) {
+			x.ticket.remove() // the next try puts it into the queue and the class of its job
 			x.ticket = nil
 		}
 		return Placement{}, refusal

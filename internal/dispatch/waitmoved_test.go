@@ -65,12 +65,7 @@ func TestWaitFollowsThePools(t *testing.T) {
 func TestRetryIsOneWait(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		h.addNode("node-a", 1)
-		h.addNode("node-b", 1)
-		first, second := h.acknowledge(h.dispatch(withRequestID("r-1"))), h.acknowledge(h.dispatch(withRequestID("r-2")))
-		if err := h.fail(first, core.ReasonModelNotAvailable); err != nil { // only the other node may get it
-			t.Fatal(err)
-		}
+		first, second := h.retryForTheOtherNode()
 		h.advance(6*time.Second, "node-a", "node-b")
 		if err := h.done(second); err != nil {
 			t.Fatal(err)

@@ -211,17 +211,24 @@ func TestWaitIsAnnounced(t *testing.T) {
 	})
 }
 
+// retryForTheOtherNode fills two nodes of one slot. The first job fails, and only the node of the second may get it then.
+func (h *harness) retryForTheOtherNode() (first, second dispatch.Placement) {
+	h.t.Helper()
+	h.addNode("node-a", 1)
+	h.addNode("node-b", 1)
+	first, second = h.acknowledge(h.dispatch(withRequestID("r-1"))), h.acknowledge(h.dispatch(withRequestID("r-2")))
+	if err := h.fail(first, core.ReasonModelNotAvailable); err != nil {
+		h.t.Fatal(err)
+	}
+	return first, second
+}
+
 // TestRetryWaitsInTheQueue: a job that is retried waits for a slot beside the requests, and gets its turn, also before requests of its tenant that may
 // wait for less time than the job has: it was accepted before them.
 func TestRetryWaitsInTheQueue(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		h.addNode("node-a", 1)
-		h.addNode("node-b", 1)
-		first, second := h.acknowledge(h.dispatch(withRequestID("r-1"))), h.acknowledge(h.dispatch(withRequestID("r-2")))
-		if err := h.fail(first, core.ReasonModelNotAvailable); err != nil { // only the other node may get it
-			t.Fatal(err)
-		}
+		first, second := h.retryForTheOtherNode()
 		time.Sleep(time.Second)
 		var waiting []*waitingRequest
 		for i := range 3 {

@@ -50,7 +50,7 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 	}
 	except := q.excluded()
 	j := q.run
-	if q.ticket != nil && !q.ticket.isRight(&j.job.Spec, except) {
+	if q.ticket != nil && !q.ticket.isCurrent(&j.job.Spec, except) {
 		q.move()
 	}
 	if q.ticket == nil && q.entered.IsZero() {

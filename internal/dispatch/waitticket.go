@@ -141,8 +141,8 @@ func refusalOf(r *fairqueue.EnqueueResult, until time.Time) *wire.Error {
 	return nil
 }
 
-// await waits for an offer until a time. It returns the node, and false if the time is over, the context ended, the instance drains or another class may
-// be right.
+// await waits for an offer until a time. It returns the node, and false if the time is over, the context ended, the instance drains or the class of the
+// request may have changed.
 func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan struct{}) (core.NodeID, bool) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()
@@ -157,8 +157,8 @@ func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan stru
 	return "", false
 }
 
-// isRight reports whether the request waits in the queue and the class that are right now.
-func (t *ticket) isRight(spec *core.Spec, except []core.NodeID) bool {
+// isCurrent reports whether the queue and the class in which the request waits are still those of its job.
+func (t *ticket) isCurrent(spec *core.Spec, except []core.NodeID) bool {
 	class, pool := newWaitClass(t.line.fleet, spec, except)
 	return class.id == t.class.id && pool == t.pool
 }
