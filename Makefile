@@ -121,13 +121,16 @@ modules: ## build and vet every nested module, with its go.sum as it is
 # run under the race detector, they run without it: these packages, and files with the build constraint !race.
 PLAIN := ^$(shell $(GO) list -m)(/bench|/deploy|/internal/transcripts)?$$|/(bench|deploy)/
 
+# Runs go test, and repeats tests that failed while the machine stood still.
+TEST := GO=$(GO) $(GO) run ./internal/testrun -timeout 15m
+
 .PHONY: plain
 plain: redis promtool haproxy opus-tools python interop dashboard-tools ## the tests that need no race detector
-	$(GO) test -timeout 12m $$($(GO) list ./... | grep -E '$(PLAIN)')
+	$(TEST) -- $$($(GO) list ./... | grep -E '$(PLAIN)')
 	@set -e; for dir in $$(grep -rl --include='*_test.go' '^//go:build !race$$' . | xargs -n1 dirname | sort -u); do \
 	  tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$(grep -l '^//go:build !race$$' $$dir/*_test.go) | paste -sd'|'); \
 	  echo "$(GO) test -run '^($$tests)$$' $$dir"; \
-	  $(GO) test -timeout 12m -run "^($$tests)$$" $$dir; \
+	  $(TEST) -run "^($$tests)$$" -- $$dir; \
 	done
 
 # The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
@@ -135,10 +138,10 @@ plain: redis promtool haproxy opus-tools python interop dashboard-tools ## the t
 # that; `make prove` runs them under it, one at a time.
 .PHONY: race
 race: redis promtool haproxy opus-tools python interop dashboard-tools ## all other tests under the race detector
-	$(GO) test -race -timeout 12m $$($(GO) list ./... | grep -vE '$(PLAIN)|/internal/(drill|interop|dashtest)$$')
-	$(GO) test -race -timeout 12m ./internal/interop
-	$(GO) test -timeout 12m ./internal/dashtest
-	$(GO) test -timeout 12m ./internal/drill
+	$(TEST) -race -- $$($(GO) list ./... | grep -vE '$(PLAIN)|/internal/(drill|interop|dashtest)$$')
+	$(TEST) -race -- ./internal/interop
+	$(TEST) -- ./internal/dashtest
+	$(TEST) -- ./internal/drill
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## formatting, vet and the linters of .golangci.yml
