@@ -127,18 +127,22 @@ TEST := GO=$(GO) $(GO) run ./internal/testrun -timeout 15m
 .PHONY: plain
 plain: redis promtool haproxy opus-tools python interop dashboard-tools ## the tests that need no race detector
 	$(TEST) -- $$($(GO) list ./... | grep -E '$(PLAIN)')
-	@set -e; for dir in $$(grep -rl --include='*_test.go' '^//go:build !race$$' . | xargs -n1 dirname | sort -u); do \
-	  tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$(grep -l '^//go:build !race$$' $$dir/*_test.go) | paste -sd'|'); \
-	  echo "$(GO) test -run '^($$tests)$$' $$dir"; \
-	  $(TEST) -run "^($$tests)$$" -- $$dir; \
-	done
+	@files=$$(grep -rl --include='*_test.go' '^//go:build !race$$' .); \
+	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$files | paste -sd'|'); \
+	packages=$$(dirname $$files | sort -u | tr '\n' ' '); \
+	echo "go test -run '^($$tests)$$' $$packages"; \
+	$(TEST) -run "^($$tests)$$" -- $$packages
+
+# Packages whose tests take long and mostly wait: the first runs beside the small packages, the others beside each other.
+RACE_FIRST := ./internal/scheduler
+RACE_LAST  := ./internal/store/redisstore ./internal/server
 
 # The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
 # another. The drills compare times with limits, and three instances under the race detector need more than two processors for
 # that; `make prove` runs them under it, one at a time.
 .PHONY: race
 race: redis promtool haproxy opus-tools python interop dashboard-tools ## all other tests under the race detector
-	$(TEST) -race -- $$($(GO) list ./... | grep -vE '$(PLAIN)|/internal/(drill|interop|dashtest)$$')
+	$(TEST) -race -- $(RACE_FIRST) $$($(GO) list ./... | grep -vE '$(PLAIN)|/internal/(drill|interop|dashtest|scheduler|store/redisstore|server)$$') $(RACE_LAST)
 	$(TEST) -race -- ./internal/interop
 	$(TEST) -- ./internal/dashtest
 	$(TEST) -- ./internal/drill

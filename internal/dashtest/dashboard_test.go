@@ -10,7 +10,7 @@ import (
 )
 
 // TestPages visits every page in both languages and themes, in several widths and with every role: axe finds nothing, the console has no
-// error and no policy is violated.
+// error and no policy is violated. It uses the whole machine; the other tests mostly wait, and run in parallel after it.
 func TestPages(t *testing.T) {
 	c := startCluster(t, 3, conversations)
 	c.runProgram("pages.mjs", c.balancer.URL())
@@ -18,12 +18,14 @@ func TestPages(t *testing.T) {
 
 // TestActions performs every action, and checks that a viewer has none of them.
 func TestActions(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, conversations)
 	c.runProgram("actions.mjs", c.balancer.URL())
 }
 
 // TestNavigation: filters, focus, titles and positions follow the person through the pages.
 func TestNavigation(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, conversations)
 	c.runProgram("navigation.mjs", c.balancer.URL())
 }
@@ -31,12 +33,14 @@ func TestNavigation(t *testing.T) {
 // TestHealing: a killed instance, an outage of Redis and a restart of all instances are shown, and the page recovers without being loaded
 // again.
 func TestHealing(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, conversations)
 	c.runProgram("healing.mjs", c.balancer.URL())
 }
 
 // TestBasePath: the dashboard works behind a proxy that removes a prefix of the path, and behind one that does not.
 func TestBasePath(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 1, conversations)
 	target, err := url.Parse(c.balancer.URL())
 	c.must(err)

@@ -80,7 +80,17 @@ func shareOfFailingNode(t *testing.T, ejection bool) float64 {
 //	go test -v -run TestFailingNode ./internal/scheduler -ejection-for 1m
 func TestFailingNode(t *testing.T) {
 	t.Parallel()
-	without, with := shareOfFailingNode(t, false), shareOfFailingNode(t, true)
+	var without, with float64
+	t.Run("fleets", func(t *testing.T) { // which run at the same time
+		t.Run("without ejection", func(t *testing.T) {
+			t.Parallel()
+			without = shareOfFailingNode(t, false)
+		})
+		t.Run("with ejection", func(t *testing.T) {
+			t.Parallel()
+			with = shareOfFailingNode(t, true)
+		})
+	})
 	if without < 1.0/20 {
 		t.Errorf("without ejection the failing node got %.2f %% of the attempts, not more than its share", 100*without)
 	}

@@ -21,7 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-var dispatches = flag.Int("dispatches", 8000, "how many jobs TestFleetUnderFaults dispatches")
+var dispatches = flag.Int("dispatches", 4000, "how many jobs TestFleetUnderFaults dispatches")
 
 const (
 	stressClients = 64

@@ -230,12 +230,19 @@ func (s *Scheduler) Listen(ctx context.Context) (net.Listener, error) {
 func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
+	var loopsEnded sync.WaitGroup
+	if s.sharesStore() { // from the announcement on others may take this instance for dead
+		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
+		began := time.Now()
+		loopsEnded.Go(func() { detector.watch(loops, began, s.logSuspension) })
+	}
 	if err := s.Bus.Announce(loops); err != nil {
+		stopLoops()
+		loopsEnded.Wait()
 		return errors.Join(fmt.Errorf("cannot announce this instance: %w", err), l.Close(), s.Store.Close())
 	}
 	s.running = loops
 	s.Fleet.SetPartial(s.sharesStore()) // a shared store may have nodes: until the follower has read them this instance is not ready
-	var loopsEnded sync.WaitGroup
 	loopsEnded.Go(func() {
 		telemetry.NewLockWaits(&s.Metrics.Locks, s.cfg.Scheduler.Observability.LockWaitWarnMS.Duration(), s.log).Run(loops)
 	})
@@ -255,10 +262,6 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loopsEnded.Go(func() { s.audit.Run(loops, s.Store) })
 	loopsEnded.Go(func() { s.ExportTraces(loops) })
 	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
-	if s.sharesStore() {
-		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
-		loopsEnded.Go(func() { detector.watch(loops, s.logSuspension) })
-	}
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)

@@ -14,11 +14,11 @@ type suspensionDetector struct {
 	now func() time.Time
 }
 
-// watch calls report for each suspension in which the presence may have expired, until the context ends.
-func (d *suspensionDetector) watch(ctx context.Context, report func(suspended time.Duration)) {
+// watch calls report for each suspension since a time in which the presence may have expired, until the context ends.
+func (d *suspensionDetector) watch(ctx context.Context, began time.Time, report func(suspended time.Duration)) {
 	// The last renewal before it may be a third of the TTL old.
 	threshold := d.ttl * 2 / 3
-	for last := d.now(); backoff.SleepJitter(ctx, d.ttl/10, 0.2); {
+	for last := began; backoff.SleepJitter(ctx, d.ttl/10, 0.2); {
 		now := d.now()
 		if suspended := now.Sub(last); suspended > threshold {
 			report(suspended)

@@ -19,7 +19,7 @@ func TestLongSuspensionIsReported(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			d.watch(ctx, func(d time.Duration) { reported = append(reported, d) })
+			d.watch(ctx, time.Now(), func(d time.Duration) { reported = append(reported, d) })
 		}()
 		for _, pause := range []time.Duration{0, 1500 * time.Millisecond, 9 * time.Second, 0} {
 			time.Sleep(10 * time.Second)

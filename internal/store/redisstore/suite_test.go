@@ -70,7 +70,7 @@ func backend(url string, repeats bool) storetest.Backend {
 		s := open(t, url)
 		h := &storetest.Harness{
 			Store: s, Timing: timing, Repeats: repeats, Flush: s.WaitForReleases,
-			Wait: time.Sleep, Slack: 300 * time.Millisecond, Workers: 8, Rounds: 20,
+			Wait: time.Sleep, Slack: 300 * time.Millisecond, Workers: 8, Rounds: 12,
 		}
 		if repeats {
 			h.Store = storetest.NewRepeatingStore(s)
