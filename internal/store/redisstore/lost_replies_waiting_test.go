@@ -2,8 +2,11 @@ package redisstore_test
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -65,16 +68,27 @@ var queueTimes = regexp.MustCompile(`\b\d{13}\b`)
 
 // addQueue adds a part of a key of a queue, without times and measured intervals.
 func (s redisState) addQueue(label, key, value string) {
-	key, value = queueTimes.ReplaceAllString(key, "t"), queueTimes.ReplaceAllString(value, "t")
-	fields := strings.Fields(value)
 	switch {
 	case label == "queue.timers":
 		value = ""
-	case key == "p":
-		value = strings.Join(append(fields[:7], fields[9]), " ") // without when the queue was called
-	case strings.HasPrefix(key, "c|") || strings.HasPrefix(key, "f|"):
-		fields[6] = "interval"
-		value = strings.Join(fields, " ")
+	case label == "queue.book" && !strings.HasPrefix(key, "r|"):
+		fields, rest := recordFields(key, value)
+		switch key[0] {
+		case 'p':
+			fields = append(fields[:7], fields[9]) // without when the queue was called
+		case 'c', 'f':
+			fields[6] = "interval"
+		}
+		value = strings.Join(fields, " ") + " " + rest
 	}
-	s[label+"."+key] = value
+	s[label+"."+queueTimes.ReplaceAllString(key, "t")] = queueTimes.ReplaceAllString(value, "t")
+}
+
+// recordFields returns the numbers of a record (lib_wait.lua), and what follows them.
+func recordFields(key, record string) (fields []string, rest string) {
+	doubles := map[byte]int{'p': 10, 'c': 8, 'f': 8, 't': 6, 'i': 2, 'o': 4}[key[0]]
+	for i := range doubles {
+		fields = append(fields, strconv.FormatFloat(math.Float64frombits(binary.LittleEndian.Uint64([]byte(record[8*i:]))), 'f', -1, 64))
+	}
+	return fields, record[8*doubles:]
 }

@@ -2,7 +2,9 @@ package redisstore
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 
@@ -15,7 +17,7 @@ import (
 // queueTTLMS is after what time without a beat the keys of a queue expire: no waiter waits that long.
 const queueTTLMS = 180_000
 
-// turnsRead is how many flows of a class wait_offer reads at a time.
+// turnsRead is how many flows of a class wait_offer reads at a time if there are several slots to offer.
 const turnsRead = 8
 
 // waitConstants are the constants of the scripts of queues.
@@ -167,12 +169,11 @@ func addFlow(v *fairqueue.View, r reply) {
 	}
 }
 
-// numbers parses a record of so many numbers, of which it returns the integer parts.
-func numbers(text string, n int) []int64 {
+// numbers decodes a record of so many doubles (lib_wait.lua), of which it returns the integer parts.
+func numbers(record string, n int) []int64 {
 	values := make([]int64, n)
-	for i, field := range strings.Fields(text)[:min(n, len(strings.Fields(text)))] {
-		integer, _, _ := strings.Cut(field, ".")
-		values[i] = parseNumber(integer)
+	for i := range min(n, len(record)/8) {
+		values[i] = int64(math.Float64frombits(binary.LittleEndian.Uint64([]byte(record[8*i:]))))
 	}
 	return values
 }

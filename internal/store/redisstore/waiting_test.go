@@ -1,8 +1,9 @@
 package redisstore_test
 
 import (
+	"encoding/binary"
 	"fmt"
-	"strings"
+	"math"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -124,8 +125,8 @@ func TestVirtualTimeTooHigh(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, rest, _ := strings.Cut(fmt.Sprint(text), " ")
-				if _, err := server.Do("HSET", book, record, fmt.Sprintf("%d %s", to, rest)); err != nil {
+				changed := binary.LittleEndian.AppendUint64(nil, math.Float64bits(float64(to))) // the first field of the record
+				if _, err := server.Do("HSET", book, record, string(changed)+fmt.Sprint(text)[len(changed):]); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -144,5 +145,34 @@ func TestVirtualTimeTooHigh(t *testing.T) {
 				t.Errorf("offered %+v, %v; want one waiter", r, err)
 			}
 		})
+	}
+}
+
+// TestQueueOfAnotherVersion: a queue whose record has another format begins anew.
+func TestQueueOfAnotherVersion(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	prefix := ""
+	s := open(t, server.URL(), func(o *redisstore.Options) { prefix = o.Prefix })
+	now, err := s.WaitClock(t.Context(), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := fairqueue.EnqueueParams{
+		Waiter: fairqueue.Waiter{ID: "job-1", Class: "x", Tenant: "a", Instance: "i-1", Since: now, Deadline: now + 60_000}, Weight: 1, MaxWaiting: 10,
+	}
+	for range 2 {
+		if r, err := s.Enqueue(t.Context(), "", p); err != nil || r.Verdict != fairqueue.Queued {
+			t.Fatalf("enqueue: %+v, %v", r, err)
+		}
+		if r, err := s.Beat(t.Context(), "", "i-1"); err != nil || r.Waiters != 1 {
+			t.Fatalf("beat: %+v, %v; want one waiter", r, err)
+		}
+		if _, err := server.Do("HSET", redisstore.QueueKeys(prefix, "")[3], "p", "0 1 1 1 1 1 2 1 0 0"); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := s.Beat(t.Context(), "", "i-1"); err != nil || r.Waiters != 0 {
+			t.Fatalf("beat after the record was replaced: %+v, %v; want no waiters", r, err)
+		}
 	}
 }

@@ -15,52 +15,70 @@
 
 local line_key, turns_key, timers_key, book_key, open_key, held_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
 
-local record_fields = {
-  p = { 'virtual', 'waiting', 'weights', 'open', 'classes', 'flows', 'timers', 'last_call', 'judge_after', 'freed' },
-  c = { 'virtual', 'offset', 'waiting', 'weights', 'contests', 'last', 'us', 'grants' },
-  f = { 'tag', 'filed', 'waiting', 'weight', 'contested', 'last', 'us', 'grants' },
-  t = { 'weight', 'waiting', 'flows', 'finish', 'granted', 'entitled' },
-  i = { 'beat', 'waiters' },
-  o = { 'expires', 'filed', 'charge', 'contest' },
+-- Records are doubles, one after another, and the classes of an offer after its doubles: most of the time of a script would go into texts of numbers.
+-- By the first character of a name: how many doubles a record has, and how it is decoded and encoded.
+local codecs = {
+  p = {
+    doubles = 10,
+    decode = function(text)
+      local virtual, waiting, weights, open, classes, flows, timers, last_call, judge_after, freed = struct.unpack('<dddddddddd', text)
+      return { virtual = virtual, waiting = waiting, weights = weights, open = open, classes = classes, flows = flows, timers = timers,
+        last_call = last_call, judge_after = judge_after, freed = freed }
+    end,
+    encode = function(r)
+      return struct.pack('<dddddddddd', r.virtual, r.waiting, r.weights, r.open, r.classes, r.flows, r.timers, r.last_call, r.judge_after, r.freed)
+    end,
+  },
+  c = {
+    doubles = 8,
+    decode = function(text)
+      local virtual, offset, waiting, weights, contests, last, us, grants = struct.unpack('<dddddddd', text)
+      return { virtual = virtual, offset = offset, waiting = waiting, weights = weights, contests = contests, last = last, us = us, grants = grants }
+    end,
+    encode = function(r) return struct.pack('<dddddddd', r.virtual, r.offset, r.waiting, r.weights, r.contests, r.last, r.us, r.grants) end,
+  },
+  f = {
+    doubles = 8,
+    decode = function(text)
+      local tag, filed, waiting, weight, contested, last, us, grants = struct.unpack('<dddddddd', text)
+      return { tag = tag, filed = filed, waiting = waiting, weight = weight, contested = contested, last = last, us = us, grants = grants }
+    end,
+    encode = function(r) return struct.pack('<dddddddd', r.tag, r.filed, r.waiting, r.weight, r.contested, r.last, r.us, r.grants) end,
+  },
+  t = {
+    doubles = 6,
+    decode = function(text)
+      local weight, waiting, flows, finish, granted, entitled = struct.unpack('<dddddd', text)
+      return { weight = weight, waiting = waiting, flows = flows, finish = finish, granted = granted, entitled = entitled }
+    end,
+    encode = function(r) return struct.pack('<dddddd', r.weight, r.waiting, r.flows, r.finish, r.granted, r.entitled) end,
+  },
+  i = {
+    doubles = 2,
+    decode = function(text)
+      local beat, waiters = struct.unpack('<dd', text)
+      return { beat = beat, waiters = waiters }
+    end,
+    encode = function(r) return struct.pack('<dd', r.beat, r.waiters) end,
+  },
+  o = {
+    doubles = 4,
+    decode = function(text)
+      local expires, filed, charge, contest = struct.unpack('<dddd', text)
+      return { expires = expires, filed = filed, charge = charge, contest = contest, charged = string.sub(text, 33) }
+    end,
+    encode = function(r) return struct.pack('<dddd', r.expires, r.filed, r.charge, r.contest) .. r.charged end,
+  },
 }
 
 local records, changed = {}, {}
 
--- How records are parsed: so many numbers, and the classes of an offer. They are literals, because every call runs this.
-local record_patterns = {
-  [2] = '^(%S+) (%S+)',
-  [4] = '^(%S+) (%S+) (%S+) (%S+) ?(%S*)',
-  [6] = '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)',
-  [8] = '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)',
-  [10] = '^(%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+) (%S+)',
-}
--- How they are formatted: integers, except the mean intervals of classes and flows.
-local record_formats = {
-  [2] = '%.0f %.0f',
-  [4] = '%.0f %.0f %.0f %.0f',
-  [6] = '%.0f %.0f %.0f %.0f %.0f %.0f',
-  [8] = '%.0f %.0f %.0f %.0f %.0f %.0f %.3f %.0f',
-  [10] = '%.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f %.0f',
-}
-
 local function kind_of(name) return string.sub(name, 1, 1) end
 
+-- Returns a record; false if there is none, or another version has written it.
 local function decode_record(name, text)
-  if not text then return false end
-  local kind, record = kind_of(name), {}
-  local fields = record_fields[kind]
-  local values = { string.match(text, record_patterns[#fields]) }
-  for i = 1, #fields do record[fields[i]] = tonumber(values[i]) end
-  if kind == 'o' then record.charged = values[#values] end
-  return record
-end
-
-local function encode_record(name, record)
-  local fields, values = record_fields[kind_of(name)], {}
-  for i = 1, #fields do values[i] = record[fields[i]] end
-  local text = string.format(record_formats[#fields], unpack(values))
-  if record.charged then text = text .. ' ' .. record.charged end
-  return text
+  local codec = codecs[kind_of(name)]
+  return text and #text >= 8 * codec.doubles and codec.decode(text)
 end
 
 -- Runs a command for many values, as often as needed.
@@ -91,8 +109,8 @@ end
 local function edit(name)
   local record = read(name)
   if not record then
-    record = {}
-    for _, field in ipairs(record_fields[kind_of(name)]) do record[field] = 0 end
+    local codec = codecs[kind_of(name)]
+    record = codec.decode(string.rep('\0', 8 * codec.doubles))
     records[name] = record
   end
   changed[name] = true
@@ -144,6 +162,7 @@ end
 
 -- Writes the changes of a sorted set, and returns its key. Every read of a set that may have changed uses it.
 local function written(key)
+  if not next(key == turns_key and turn_changes or set_changes[key]) then return key end
   local added, removed = {}, {}
   list_changes(key, added, removed)
   call_for('ZREM', key, removed)
@@ -163,7 +182,7 @@ local function save()
   local values, removed = {}, {}
   for name in pairs(changed) do
     if records[name] then
-      values[#values + 1], values[#values + 2] = name, encode_record(name, records[name])
+      values[#values + 1], values[#values + 2] = name, codecs[kind_of(name)].encode(records[name])
     else
       removed[#removed + 1] = name
     end

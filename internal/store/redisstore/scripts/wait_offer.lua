@@ -12,11 +12,11 @@ for i = 3, math.min(#ARGV, MAX_ASKED + 2) do
   end
 end
 begin(now, unpack(names))
-local dropped = 0
+local wanted, dropped = math.min(tonumber(ARGV[2]), MAX_OFFERS), 0
 
 -- The turns of the classes, as far as they were read: the first flows of each, in order. If a class may have more, limit is the last one that was read:
--- flows that are not here come after it.
-local turns = {}
+-- flows that are not here come after it. For one slot the first of each class is enough.
+local turns, turns_read = {}, wanted == 1 and 1 or TURNS_READ
 
 -- Orders flows as their members are ordered in Redis. The operators of Lua would compare tenants by the locale of the server.
 local function is_before(a, b)
@@ -34,11 +34,11 @@ local function first_turn(class)
   local known = turns[class]
   if not known or #known == 0 and known.limit then
     known = {}
-    for i, member in ipairs(range_of(turns_key, class, TURNS_READ)) do
+    for i, member in ipairs(range_of(turns_key, class, turns_read)) do
       local tag, filed, tenant = string.match(member, '|(%d+)|(%d+)|([^|]*)$')
       known[i] = { class = class, tag = tonumber(tag), filed = tonumber(filed), tenant = tenant }
     end
-    if #known == TURNS_READ then known.limit = known[#known] end
+    if #known == turns_read then known.limit = known[#known] end
     turns[class] = known
   end
   return known[1]
@@ -184,7 +184,6 @@ local function grant(lead, flow)
 end
 
 local offered = {}
-local wanted = math.min(tonumber(ARGV[2]), MAX_OFFERS)
 local limit = math.min(wanted, math.floor(MAX_COMPARED / math.max(#asked, 1)))
 local more = limit < wanted and 1 or 0
 while #offered < limit do
