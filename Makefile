@@ -121,7 +121,7 @@ modules: ## build and vet every nested module, with its go.sum as it is
 # run under the race detector, they run without it: these packages, and files with the build constraint !race.
 PLAIN := ^$(shell $(GO) list -m)(/bench|/deploy|/internal/transcripts)?$$|/(bench|deploy)/
 
-# Runs go test, and repeats tests that failed while the machine stood still.
+# Runs go test, and repeats packages of which tests failed while the machine stood still: docs/decisions/0128.
 TEST := GO=$(GO) $(GO) run ./internal/testrun -timeout 15m
 
 .PHONY: plain
@@ -139,13 +139,13 @@ RACE_LAST  := ./internal/store/redisstore ./internal/server
 
 # The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
 # another. The drills compare times with limits, and three instances under the race detector need more than two processors for
-# that; `make prove` runs them under it, one at a time.
+# that; `make prove` runs them under it, one at a time. They take account of stalls of the machine themselves.
 .PHONY: race
 race: redis promtool haproxy opus-tools python interop dashboard-tools ## all other tests under the race detector
 	$(TEST) -race -- $(RACE_FIRST) $$($(GO) list ./... | grep -vE '$(PLAIN)|/internal/(drill|interop|dashtest|scheduler|store/redisstore|server)$$') $(RACE_LAST)
 	$(TEST) -race -- ./internal/interop
 	$(TEST) -- ./internal/dashtest
-	$(TEST) -- ./internal/drill
+	$(GO) test -timeout 15m ./internal/drill
 
 .PHONY: lint
 lint: $(BIN)/golangci-lint ## formatting, vet and the linters of .golangci.yml

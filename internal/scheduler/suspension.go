@@ -14,7 +14,7 @@ type suspensionDetector struct {
 	now func() time.Time
 }
 
-// watch calls report for each suspension since a time in which the presence may have expired, until the context ends.
+// watch calls report for each suspension after began in which the presence may have expired, until the context ends.
 func (d *suspensionDetector) watch(ctx context.Context, began time.Time, report func(suspended time.Duration)) {
 	// The last renewal before it may be a third of the TTL old.
 	threshold := d.ttl * 2 / 3

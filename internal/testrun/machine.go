@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,10 +35,10 @@ type machine struct {
 
 // watch samples until the context ends.
 func (m *machine) watch(ctx context.Context) {
-	last, stolen := time.Now(), stolenTime()
+	last, stolen := time.Now(), readStolen()
 	for backoff.Sleep(ctx, sampleEvery) {
-		now, total := time.Now(), stolenTime()
-		m.observe(interval{last, now}, (total-stolen)/time.Duration(runtime.NumCPU()))
+		now, total := time.Now(), readStolen()
+		m.observe(interval{last, now}, total-stolen)
 		last, stolen = now, total
 	}
 }
@@ -66,21 +65,38 @@ func (m *machine) all() []interval {
 	return append([]interval(nil), m.stalls...)
 }
 
-// stolenTime returns how much time hypervisors have taken from the processors of this machine together, as far as the system knows.
-func stolenTime() time.Duration {
-	const perSecond = 100 // the unit of /proc/stat on all platforms of Linux
+// afterASample returns the stalls until now, when the sample of now has been taken.
+func (m *machine) afterASample(ctx context.Context) []interval {
+	backoff.Sleep(ctx, sampleEvery+longestDelay)
+	return m.all()
+}
+
+// readStolen returns how much time hypervisors have taken from each processor of this machine; zero if the system does not say it.
+func readStolen() time.Duration {
 	text, err := os.ReadFile("/proc/stat")
 	if err != nil {
 		return 0 // another system
 	}
-	line, _, _ := strings.Cut(string(text), "\n")
-	fields := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal …
-	if len(fields) < 9 {
-		return 0
+	return parseStolen(string(text))
+}
+
+// parseStolen reads the time from the first lines of /proc/stat, one for all processors together and one for each.
+func parseStolen(stat string) time.Duration {
+	const perSecond = 100 // the unit of these times
+	var ticks, processors int64
+	for line := range strings.Lines(stat) {
+		fields := strings.Fields(line) // cpu user nice system idle iowait irq softirq steal …
+		if len(fields) < 9 || !strings.HasPrefix(fields[0], "cpu") {
+			break
+		}
+		if fields[0] != "cpu" {
+			processors++
+			continue
+		}
+		var err error
+		if ticks, err = strconv.ParseInt(fields[8], 10, 64); err != nil {
+			return 0
+		}
 	}
-	ticks, err := strconv.ParseInt(fields[8], 10, 64)
-	if err != nil {
-		return 0
-	}
-	return time.Duration(ticks) * time.Second / perSecond
+	return time.Duration(ticks) * time.Second / perSecond / time.Duration(max(processors, 1))
 }

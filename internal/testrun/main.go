@@ -1,8 +1,8 @@
-// Command testrun runs `go test`, and repeats tests that failed while the machine stood still.
+// Command testrun runs `go test`, and repeats packages of which tests failed while the machine stood still.
 //
 // Many tests depend on real time: a node that sends no heartbeat for some seconds is lost, also when it is the whole machine that did
-// not run. On a virtual machine this happens when the hypervisor runs other machines. From such a failure nothing can be concluded, so
-// the test runs again. A test that failed while the machine ran has failed, and does not run again.
+// not run. On a virtual machine this happens when the hypervisor runs other machines. Tests that failed then may have failed for this reason, and run
+// again. A test that failed while the machine ran has failed, and nothing is repeated.
 package main
 
 import (
@@ -18,8 +18,9 @@ import (
 
 const usage = `Usage: testrun [flags of go test] -- PACKAGE...
 
-testrun runs go test and prints what go test prints without -v. Tests that failed while the machine stood still for a second or longer,
-or while its hypervisor took a third of its processor time, run again, at most twice. The environment variable GO names the go command.
+testrun runs go test and prints the results of the packages, with the output of tests that failed. If each of these ran while the machine
+stood still for a second or longer, or while its hypervisor took a third of its processor time, their packages run again, at most twice.
+A data race, an error of the runtime and a package that cannot be built are never repeated. The environment variable GO names the go command.
 `
 
 func main() {
@@ -36,7 +37,7 @@ func main() {
 	if name := os.Getenv("GO"); name != "" {
 		g.name = name
 	}
-	r := runner{out: os.Stdout, goTest: g.test, stalls: m.all}
+	r := runner{out: os.Stdout, goTest: g.test, stalls: func() []interval { return m.afterASample(ctx) }}
 	if !r.run(ctx, os.Args[1:separator], os.Args[separator+1:]) {
 		os.Exit(1) //nolint:gocritic // the process ends with all that would be stopped
 	}

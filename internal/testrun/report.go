@@ -112,23 +112,34 @@ func (p *packageRun) test(name string) *testRun {
 	return t
 }
 
-// print prints the output of the tests that did not pass, and of the package.
+// print prints the output of the package, and of the tests of one that failed.
 func (p *packageRun) print(out io.Writer) {
 	if p.failed {
 		for _, t := range p.order[1:] {
 			if t.failed || !t.ended {
 				fmt.Fprint(out, t.output.String())
+			} else {
+				printUnlogged(out, t.output.String())
 			}
 		}
 	}
 	fmt.Fprint(out, strings.TrimPrefix(p.order[0].output.String(), "PASS\n"))
 }
 
-// failure is a package with tests that failed. Without tests the package failed as a whole, and all its tests are to be repeated.
+// printUnlogged prints the output of a test that passed without its log. What a process prints otherwise, a report of the race detector or a panic,
+// counts as output of any of the tests that run.
+func printUnlogged(out io.Writer, output string) {
+	for line := range strings.Lines(output) {
+		if !strings.HasPrefix(line, "    ") && !strings.HasPrefix(line, "--- ") {
+			fmt.Fprint(out, line)
+		}
+	}
+}
+
+// failure is a package that failed, and when the tests ran that failed or did not end; if there are none, when the package ran.
 type failure struct {
-	pkg   string
-	tests []string
-	ran   []interval // when they ran
+	pkg string
+	ran []interval
 }
 
 // during reports whether each of the tests ran during one of the stalls.
@@ -136,41 +147,43 @@ func (f failure) during(stalls []interval) bool {
 	return !slices.ContainsFunc(f.ran, func(ran interval) bool { return !slices.ContainsFunc(stalls, ran.overlaps) })
 }
 
-// arguments returns the arguments of go test that repeat the tests.
-func (f failure) arguments() []string {
-	args := []string{"-count=1"}
-	if len(f.tests) > 0 {
-		args = append(args, "-run", "^("+strings.Join(f.tests, "|")+")$")
-	}
-	return append(args, f.pkg)
-}
-
-// failures returns the packages that failed, or nil if one of them could not be built.
-func (r *report) failures() (all []failure) {
+// failures returns the packages that failed. ok is false if one of the failures is a fact on any machine: a package that cannot be built, a data
+// race, an error of the runtime, or a run that was interrupted.
+func (r *report) failures() (all []failure, ok bool) {
 	for _, p := range r.order {
 		switch {
-		case p.failedBuild:
-			return nil
+		case p.failedBuild || !p.order[0].ended || p.hasFact():
+			return nil, false
 		case p.failed:
 			all = append(all, p.failure())
 		}
 	}
-	return all
+	return all, true
+}
+
+// facts are what the output has of a failure that no stall explains.
+var facts = []string{"WARNING: DATA RACE", "race detected during execution", "fatal error: "}
+
+func (p *packageRun) hasFact() bool {
+	return slices.ContainsFunc(p.order, func(t *testRun) bool {
+		return slices.ContainsFunc(facts, func(fact string) bool { return strings.Contains(t.output.String(), fact) })
+	})
 }
 
 func (p *packageRun) failure() failure {
 	f := failure{pkg: p.name}
+	whole := p.order[0].ran
 	for _, t := range p.order[1:] {
 		switch {
 		case strings.Contains(t.name, "/"): // a subtest
 		case !t.ended: // the process ended before the test
-			return failure{pkg: p.name, ran: []interval{p.order[0].ran}}
+			f.ran = append(f.ran, interval{t.ran.from, whole.to})
 		case t.failed:
-			f.tests, f.ran = append(f.tests, t.name), append(f.ran, t.ran)
+			f.ran = append(f.ran, t.ran)
 		}
 	}
-	if len(f.tests) == 0 {
-		f.ran = []interval{p.order[0].ran}
+	if len(f.ran) == 0 {
+		f.ran = []interval{whole}
 	}
 	return f
 }

@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// maxRuns is how often a test runs at most.
+// maxRuns is how often the tests of a package run at most.
 const maxRuns = 3
 
-// runner runs tests, and repeats those whose failures prove nothing.
+// runner runs tests, and repeats those that failed while the machine stood still.
 type runner struct {
 	out    io.Writer
 	goTest func(ctx context.Context, args []string, read func(io.Reader) error) (bool, error)
@@ -21,22 +21,23 @@ type runner struct {
 
 // run runs the tests of packages. It reports whether they passed.
 func (r *runner) run(ctx context.Context, flags, packages []string) bool {
-	calls := [][]string{packages}
+	args := slices.Concat(flags, packages)
 	for n := 1; ; n++ {
-		report, passed := newReport(r.out), true
-		for _, call := range calls {
-			ok, err := r.goTest(ctx, slices.Concat(flags, call), report.read)
-			if err != nil {
-				fmt.Fprintf(r.out, "go test: %v\n", err)
-				return false
-			}
-			passed = passed && ok
+		report := newReport(r.out)
+		passed, err := r.goTest(ctx, args, report.read)
+		if err != nil {
+			fmt.Fprintf(r.out, "go test: %v\n", err)
+			return false
 		}
 		if passed {
 			return true
 		}
-		failures, stalls := report.failures(), r.stalls()
-		if len(failures) == 0 || slices.ContainsFunc(failures, func(f failure) bool { return !f.during(stalls) }) {
+		failures, ok := report.failures()
+		if !ok || len(failures) == 0 {
+			return false
+		}
+		stalls := r.stalls()
+		if slices.ContainsFunc(failures, func(f failure) bool { return !f.during(stalls) }) {
 			return false
 		}
 		fmt.Fprintf(r.out, "\nThe machine stood still while these tests ran: %s.\n", describe(stalls, failures))
@@ -44,11 +45,11 @@ func (r *runner) run(ctx context.Context, flags, packages []string) bool {
 			fmt.Fprintf(r.out, "It did so in each of %d runs. Repeat them on a machine that has its processors to itself.\n", maxRuns)
 			return false
 		}
-		fmt.Fprintln(r.out, "Their failures prove nothing, so they run again:")
-		calls = calls[:0]
+		fmt.Fprintln(r.out, "They may have failed for that reason, so their packages run again:")
+		args = append(slices.Clone(flags), "-count=1", "-p=1")
 		for _, f := range failures {
-			fmt.Fprintf(r.out, "  %s %s\n", f.pkg, strings.Join(f.tests, " "))
-			calls = append(calls, f.arguments())
+			fmt.Fprintln(r.out, " ", f.pkg)
+			args = append(args, f.pkg)
 		}
 	}
 }

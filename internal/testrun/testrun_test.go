@@ -31,6 +31,11 @@ import (
 
 func TestGood(t *testing.T) { t.Parallel() }
 
+func TestPrints(t *testing.T) {
+	t.Log("nobody reads this")
+	os.Stderr.WriteString("what a process prints\n")
+}
+
 func TestSubtest(t *testing.T) {
 	t.Run("one", func(t *testing.T) {
 		if os.WriteFile("../runs", append(runs(), '.'), 0o600) != nil || len(runs()) < 3 {
@@ -61,6 +66,20 @@ func TestWaits(t *testing.T) {
 	select {}
 }
 `,
+	"late/late_test.go": `package late
+
+import "testing"
+
+func TestFails(t *testing.T) { t.Error("a reason") }
+
+func TestWaits(t *testing.T) { select {} }
+`,
+	"racy/racy_test.go": `package racy
+
+import "testing"
+
+func TestFails(t *testing.T) { t.Error("WARNING: DATA RACE") }
+`,
 	"broken/broken_test.go": "package broken\n\nvar x int = \"\"\n",
 }
 
@@ -82,7 +101,7 @@ func inModule(t *testing.T, stalls func() []interval, packages ...string) (passe
 		calls = append(calls, args)
 		return goCommand{name: "go", dir: dir}.test(ctx, args, read)
 	}}
-	passed = r.run(t.Context(), []string{"-timeout=1m"}, packages)
+	passed = r.run(t.Context(), []string{"-timeout=10s"}, packages)
 	return passed, calls, out.String()
 }
 
@@ -93,7 +112,7 @@ func never() []interval { return nil }
 // TestRepeats: tests that failed run again if the machine stood still while they ran, at most twice, and no other tests.
 func TestRepeats(t *testing.T) {
 	t.Parallel()
-	again := []string{"-timeout=1m", "-count=1", "-run", "^(TestSubtest)$", "example.org/m/bad"}
+	again := func(pkg string) []string { return []string{"-timeout=10s", "-count=1", "-p=1", "example.org/m/" + pkg} }
 	for name, c := range map[string]struct {
 		stalls   func() []interval
 		packages []string
@@ -101,14 +120,14 @@ func TestRepeats(t *testing.T) {
 		repeats  [][]string
 		output   []string
 	}{
-		"passed":             {always, []string{"./good"}, true, nil, []string{"ok", "example.org/m/good"}},
-		"while it ran":       {never, []string{"./good", "./bad"}, false, nil, []string{"a reason", "--- FAIL: TestSubtest/one", "ok", "FAIL"}},
-		"while it stood":     {always, []string{"./good", "./bad"}, true, [][]string{again, again}, []string{"a reason", "stood still"}},
-		"before it stood":    {later, []string{"./bad"}, false, nil, []string{"a reason"}},
-		"the process failed": {always, []string{"./panics"}, false, [][]string{wholePackage, wholePackage}, []string{"panic: a reason", "in each of 3 runs"}},
-		"one cannot be built": {
-			always, []string{"./bad", "./broken"}, false, nil, []string{"a reason", "broken_test.go:3:", "[build failed]"},
-		},
+		"passed":              {always, []string{"./good"}, true, nil, []string{"ok", "example.org/m/good"}},
+		"while it ran":        {never, []string{"./good", "./bad"}, false, nil, []string{"a reason", "--- FAIL: TestSubtest/one", "ok", "FAIL", "what a process prints"}},
+		"while it stood":      {always, []string{"./good", "./bad"}, true, [][]string{again("bad"), again("bad")}, []string{"a reason", "stood still"}},
+		"before it stood":     {later, []string{"./bad"}, false, nil, []string{"a reason"}},
+		"the process failed":  {always, []string{"./panics"}, false, [][]string{again("panics"), again("panics")}, []string{"panic: a reason", "in each of 3 runs"}},
+		"a timeout":           {atTheEnd, []string{"./late"}, false, nil, []string{"a reason", "panic: test timed out"}},
+		"a data race":         {always, []string{"./racy"}, false, nil, []string{"DATA RACE"}},
+		"one cannot be built": {always, []string{"./bad", "./broken"}, false, nil, []string{"a reason", "broken_test.go:3:", "[build failed]"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -131,7 +150,10 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-var wholePackage = []string{"-timeout=1m", "-count=1", "example.org/m/panics"}
+// atTheEnd returns a stall of the last seconds: a test that failed before it is not explained by it.
+func atTheEnd() []interval {
+	return []interval{{time.Now().Add(-5 * time.Second), time.Now()}}
+}
 
 func later() []interval { return []interval{{time.Now(), time.Now().Add(time.Second)}} }
 
@@ -149,6 +171,10 @@ func TestStalls(t *testing.T) {
 	want := []interval{{at(2999), at(5999)}, {at(6999), at(60000)}}
 	if diff := cmp.Diff(want, m.all(), cmp.AllowUnexported(interval{})); diff != "" {
 		t.Error(diff)
+	}
+	const stat = "cpu  1 2 3 4 5 6 7 800 0 0\ncpu0 1 2 3 4 5 6 7 300 0 0\ncpu1 1 2 3 4 5 6 7 500 0 0\nintr 1 2 3 4 5 6 7 8 9\n"
+	if got := parseStolen(stat); got != 4*time.Second {
+		t.Errorf("two processors lost %v each, want 4 s", got)
 	}
 	failures := []failure{{ran: []interval{{at(0), at(2999)}}}, {ran: []interval{{at(6000), at(6999)}, {at(7000), at(8000)}}}}
 	if got, want := describe(want, failures), "from "+at(6999).Format(time.TimeOnly)+" for 53.0 s"; got != want {

@@ -14,6 +14,6 @@ export default defineConfig({
     reportCompressedSize: false,
   },
   resolve: process.env['VITEST'] ? { conditions: ['browser'] } : {},
-  // The files share one environment: none of them changes globals, and a new one for each file takes most of the time.
+  // The files share one environment, and restore what they change in it: a new one for each file takes most of the time.
   test: { environment: 'happy-dom', isolate: false, include: ['src/**/*.test.ts'] },
 });

@@ -77,8 +77,10 @@ local function kind_of(name) return string.sub(name, 1, 1) end
 
 -- Returns a record; false if there is none, or another version has written it.
 local function decode_record(name, text)
-  local codec = codecs[kind_of(name)]
-  return text and #text >= 8 * codec.doubles and codec.decode(text)
+  local kind = kind_of(name)
+  local codec = codecs[kind]
+  local rest = text and #text - 8 * codec.doubles
+  return (rest == 0 or rest and rest > 0 and kind == 'o') and codec.decode(text)
 end
 
 -- Runs a command for many values, as often as needed.
@@ -403,8 +405,9 @@ local function handle_timers(now)
   end
 end
 
--- Opens the queue for a call, and deletes one of which keys were lost, or whose virtual time is too high. While there are waiters their instances call all the time: if nobody has,
--- Redis did not answer, and no instance is taken for dead before it could call again. The names are those of records that the script will need.
+-- Opens the queue for a call, and deletes one of which keys were lost, that another version has written, or whose virtual time is too high. While there
+-- are waiters their instances call all the time: if nobody has, Redis did not answer, and no instance is taken for dead before it could call again. The
+-- names are those of records that the script will need.
 local function open_queue(now, ...)
   preload({ 'p', ... })
   local pool = records.p

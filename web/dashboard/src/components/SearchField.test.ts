@@ -9,6 +9,7 @@ beforeEach(() => {
 });
 afterEach(() => {
   vi.useRealTimers();
+  go('');
 });
 
 /** begin shows the field at a page, and types into it. */

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, expect, type MockInstance, test, vi } from 'vitest';
 
 import { session } from './caller.svelte';
 import { serverClock } from './clock.svelte';
@@ -26,7 +26,7 @@ class Stream extends EventTarget {
 
 let hidden = false;
 let stop: () => void;
-const asked = vi.spyOn(session, 'load').mockResolvedValue();
+let asked: MockInstance<typeof session.load>;
 
 beforeEach(() => {
   vi.useFakeTimers();
@@ -35,13 +35,15 @@ beforeEach(() => {
   vi.spyOn(document, 'hidden', 'get').mockImplementation(() => hidden);
   hidden = false;
   Stream.all = [];
-  asked.mockClear();
+  asked = vi.spyOn(session, 'load').mockResolvedValue();
   stop = live.start();
 });
 afterEach(() => {
   stop();
   preferences.paused = false;
   vi.useRealTimers();
+  vi.restoreAllMocks();
+  vi.unstubAllGlobals();
 });
 
 const last = (): Stream => Stream.all.at(-1) ?? new Stream();

@@ -1,6 +1,10 @@
-import { expect, test } from 'vitest';
+import { afterEach, expect, test } from 'vitest';
 
 import { href, parse, router } from './router.svelte';
+
+afterEach(() => {
+  go('');
+});
 
 test('a location is what href made of it', () => {
   for (const parts of [[], ['nodes'], ['nodes', 'gpu/1?x=#ü']]) {
