@@ -42,7 +42,8 @@ var waitingMutants = map[string]waitingMutant{
 			{"internal/dispatch/selector.go", `if x\.waiting\.wants\(m\.Node\) \{`, "if false {", 1},
 			{"internal/dispatch/survey.go", `if !x\.waiting\.wants\(m\.Node\) \{`, "if true {", 1},
 		},
-		faults: []fault{pauseInstance(500 * time.Millisecond)}, want: []string{overtaken},
+		// A slot is free only for milliseconds before it is offered: it takes many requests until one of them comes in between.
+		faults: slices.Repeat([]fault{pauseInstance(500 * time.Millisecond)}, 12), want: []string{overtaken},
 	},
 	"deadlines-are-ignored": {
 		edits:  []edit{{"internal/server/jobs.go", `Until: now\.Add\(time\.Duration\(\*wait\) \* time\.Millisecond\)`, "Until: now.Add(time.Duration(*wait) * 2 * time.Millisecond)", 1}},
