@@ -8,6 +8,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
 )
 
 // TestMain runs a driver if this process was started as one.
@@ -23,9 +24,7 @@ func TestMain(m *testing.M) {
 	if buildDir, err = os.MkdirTemp("", "drill"); err != nil {
 		panic(err)
 	}
-	// A cluster client that was just closed may still read the topology, for a second.
-	topology := goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1")
-	goleak.VerifyTestMain(m, topology, goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer), goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(buildDir)
 		os.Exit(code)
 	}))

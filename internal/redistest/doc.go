@@ -8,3 +8,7 @@
 // Methods that fail the test are called from the test's own goroutine. Do returns its error and can be called from any
 // goroutine.
 package redistest
+
+// TopologyTimer is the function of a goroutine that a closed client of a cluster may leave behind for a second: the client would have read the topology
+// again. Tests that look for leaked goroutines ignore it.
+const TopologyTimer = "github.com/redis/rueidis.(*call).DelayDo.func1"

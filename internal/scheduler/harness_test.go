@@ -29,8 +29,7 @@ import (
 
 // TestMain checks that a scheduler that has stopped leaves no goroutine behind.
 func TestMain(m *testing.M) {
-	// A cluster client that was just closed may still read the topology, for a second.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer))
 }
 
 // Several tests run two instances in this process that share nothing but a Redis.

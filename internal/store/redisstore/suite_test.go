@@ -28,8 +28,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
-	// A closed cluster client may still have a timer for its next look at the topology.
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/redis/rueidis.(*call).DelayDo.func1"))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer))
 }
 
 // timing is as short as a real clock allows, because the suite really waits: nothing may expire while a busy machine stalls.
