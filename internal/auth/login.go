@@ -86,6 +86,7 @@ func (a *Authenticator) parseLogin(token string, now time.Time) (*Principal, Rea
 	parser := jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(loginAudience), jwt.WithExpirationRequired(),
 		jwt.WithTimeFunc(func() time.Time { return now }),
+		jwt.WithStrictDecoding(), // RFC 7515 has one encoding for a signature
 	)
 	for _, secret := range a.loginSecrets(ring) {
 		var c loginClaims

@@ -65,6 +65,7 @@ func (k *Keyring) parseSession(token string, now time.Time) (*Principal, Reason)
 	parser := jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithAudience(sessionAudience), jwt.WithExpirationRequired(),
 		jwt.WithTimeFunc(func() time.Time { return now }),
+		jwt.WithStrictDecoding(), // RFC 7515 has one encoding for a signature
 	)
 	kid := ""
 	_, err := parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {

@@ -172,7 +172,7 @@ func TestSessionProcessStopped(t *testing.T) {
 	}
 }
 
-// A page stalls during an utterance while its browser answers pings, so the utterance ends; the rest of its audio is a
+// A page stalls during an utterance while its browser answers pings, so the utterance may end; the rest of its audio is then a
 // further part.
 func TestSessionStallsDuringUtterance(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ func TestSessionStallsDuringUtterance(t *testing.T) {
 			t.Parallel()
 			s.Utterances = slices.Clone(utterances)
 			s.Utterances[1].StallMS = 2000
-			check(t, c.startSession(t, variant, s), expectation{cut: 1})
+			check(t, c.startSession(t, variant, s), expectation{mayBeCut: true})
 		})
 	}
 }
