@@ -3,7 +3,7 @@
 // test's temporary directory and ends with the test. Nothing is shared between tests.
 //
 // It needs redis-server 7.0 or newer. Without it the test fails, and is not skipped: a store that was not tested must not
-// look tested.
+// look tested. Only `make unit` (go test -short), which says so, leaves out the tests that start Redis.
 //
 // Methods that fail the test are called from the test's own goroutine. Do returns its error and can be called from any
 // goroutine.

@@ -47,6 +47,9 @@ func Start(tb testing.TB, opts ...Option) *Server {
 // startServer starts a server. If another process takes the port meanwhile, it tries another port.
 func startServer(tb testing.TB, cfg serverConfig) *Server {
 	tb.Helper()
+	if testing.Short() {
+		tb.Skip("it needs redis-server: `make test`")
+	}
 	binary, err := exec.LookPath("redis-server")
 	if err != nil {
 		tb.Fatal("redis-server is not on PATH: `make test` installs it, or install Redis 7.0 or newer yourself")
