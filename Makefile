@@ -25,53 +25,53 @@ run: build ## run the scheduler on 127.0.0.1:5010 with the embedded store; ARGS=
 demo: build ## the same, with a simulated fleet and conversations, and a live summary
 	$(BIN)/lingua demo $(ARGS)
 
-.PHONY: test
-test: lint modules dashboard-check plain race ## everything that must hold before a change lands
-
-# The tests start servers of their own. Debian's packages would start daemons beside them: tools/apt-install.sh prevents it.
-APT := tools/apt-install.sh
-
-.PHONY: redis
-redis: ## install redis-server, which the tests start for themselves, where it is missing
-	@set -e; \
-	command -v redis-server >/dev/null || $(APT) redis-server redis-server || \
-	  { echo 'Install Redis 7.0 or newer and put redis-server on PATH; it need not run: the tests start their own.' >&2; exit 1; }; \
-	redis-server --version | grep -qE 'v=([7-9]|[1-9][0-9]+)\.' || \
-	  { echo "the tests need Redis 7.0 or newer; this is: $$(redis-server --version)" >&2; exit 1; }
-
-.PHONY: promtool
-promtool: ## install Prometheus with promtool, with which the tests check the alerts and dashboards, where it is missing
-	@set -e; \
-	{ command -v promtool && command -v prometheus; } >/dev/null || $(APT) prometheus prometheus || \
-	  { echo 'Install Prometheus 2.42 or newer and put prometheus and promtool on PATH; it need not run: the tests start their own.' >&2; exit 1; }
-
-.PHONY: dashboards
-dashboards: ## write deploy/grafana/*.json from the descriptions in deploy/grafana/gen
-	$(GO) run ./deploy/grafana/gen
-
-.PHONY: haproxy
-haproxy: ## install haproxy, which the tests start with our configuration, where it is missing
-	@command -v haproxy >/dev/null || $(APT) haproxy haproxy || \
-	  { echo 'Install HAProxy 2.6 or newer and put haproxy on PATH; it need not run: the tests start their own.' >&2; exit 1; }
-
-.PHONY: opus-tools
-opus-tools: ## install opus-tools, with which the tests check our Ogg Opus streams, where they are missing
-	@set -e; \
-	{ command -v opusinfo && command -v opusdec && command -v opusenc; } >/dev/null || $(APT) opus-tools || \
-	  { echo 'Install opusinfo, opusdec and opusenc and put them on PATH.' >&2; exit 1; }
-
-.PHONY: python
-python: ## install python3, with which the tests run the programs in Python, where it is missing
-	@command -v python3 >/dev/null || $(APT) python3 || \
-	  { echo 'Install Python 3.9 or newer and put python3 on PATH.' >&2; exit 1; }
-
 # Programs in JavaScript: sessions and nodes of the tests of internal/interop, the examples, and the check of the dashboards against the
 # types of Grafana. package-lock.json pins their dependencies.
 JS := internal/interop/js examples/javascript deploy/grafana/check
 DASHBOARD := web/dashboard
 
-.PHONY: interop
-interop: $(JS:%=%/node_modules/.package-lock.json) python-websockets ## install the dependencies of the programs in JavaScript and Python (needs Node.js 20)
+# Three commands for tests, each with more than the one before it: CONTRIBUTING.md has their times.
+#
+# test/testrun compiles, runs go test, and prints its progress and a summary; SLOWEST=50 lists more tests. Most tests wait for something, so
+# eight of a package and three packages run beside each other.
+TESTRUN  := $(GO) run ./test/testrun -slowest=$(or $(SLOWEST),10) $(if $(REPEAT),-repeat)
+TOGETHER := -p=3 -parallel=8
+ONCE     := -count=1 -shuffle=on $(TOGETHER) $(ARGS)
+
+# Packages that need more than Go and Redis: of clusters of processes, browsers, other languages, and deployments.
+LONG := ^$(shell $(GO) list -m)/(bench|deploy|internal/(dashtest|drill|interop))(/|$$)
+# Packages that `make test` runs under the race detector; `make test-all` runs the others under it.
+RACE := ./internal/dispatch ./internal/fleet ./internal/store/memstore ./internal/socket ./internal/session
+# All packages but those, the ones that take longest first.
+SLOW   := ./internal/scheduler ./internal/store/redisstore ./internal/server ./cmd/lingua
+OTHERS  = $(SLOW) $$($(GO) list ./... | grep -vE '$(LONG)|/(dispatch|fleet|memstore|socket|session)$$')
+
+.PHONY: unit
+unit: ## the tests that need no program but Go; ARGS=-count=1 also those that passed before
+	$(TESTRUN) -short $(TOGETHER) $(ARGS) $(SLOW) $$($(GO) list ./... | grep -vE '$(LONG)')
+
+.PHONY: test
+test: redis checks ## what must hold before a commit: checks, units of the dashboard, and all tests that need only Go and Redis
+	npm --prefix $(DASHBOARD) run test --loglevel error
+	$(TESTRUN) $(ONCE) $(OTHERS) + -race $(ONCE) $(RACE)
+
+.PHONY: checks
+checks: $(DASHBOARD)/node_modules/.package-lock.json ## formatting and go vet
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on: $$unformatted" >&2; exit 1; }
+	$(GO) vet ./...
+
+.PHONY: test-all
+test-all: tools lint modules dashboard-check ## the rest, which must hold before a change lands: linters, race detector, browsers, other languages, deployments, drills
+	$(TESTRUN) -race $(ONCE) $(OTHERS) + $(ONCE) ./internal/socket + $(ONCE) $$($(GO) list ./... | grep -E '$(LONG)')
+
+# The tests start servers of their own. Debian's packages would start daemons beside them: tools/install.sh prevents it.
+.PHONY: redis
+redis: ## install redis-server and opus-tools, which the tests start, where they are missing
+	@tools/install.sh redis-server opus-tools
+
+.PHONY: tools
+tools: redis $(JS:%=%/node_modules/.package-lock.json) $(DASHBOARD)/node_modules/.package-lock.json ## install the programs that test-all needs, where they are missing (needs Node.js 20)
+	@tools/install.sh chromium haproxy prometheus python3 python3-websockets
 
 %/node_modules/.package-lock.json: %/package.json %/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' || \
@@ -79,13 +79,9 @@ interop: $(JS:%=%/node_modules/.package-lock.json) python-websockets ## install 
 	npm --prefix $* ci --no-audit --no-fund --loglevel error
 	@touch $@
 
-.PHONY: chromium
-chromium: ## install Chromium, in which the tests show the dashboard, where it is missing
-	@command -v chromium >/dev/null || $(APT) chromium || \
-	  { echo 'Install Chromium 120 or newer and put it on PATH as chromium.' >&2; exit 1; }
-
-.PHONY: dashboard-tools
-dashboard-tools: $(DASHBOARD)/node_modules/.package-lock.json chromium ## install what builds and tests the dashboard (needs Node.js 20)
+.PHONY: dashboards
+dashboards: ## write deploy/grafana/*.json from the descriptions in deploy/grafana/gen
+	$(GO) run ./deploy/grafana/gen
 
 .PHONY: dashboard
 dashboard: $(DASHBOARD)/node_modules/.package-lock.json ## build the dashboard into web/dashboard/dist, which is committed
@@ -93,67 +89,26 @@ dashboard: $(DASHBOARD)/node_modules/.package-lock.json ## build the dashboard i
 	npm --prefix $(DASHBOARD) run build --loglevel error
 
 .PHONY: dashboard-check
-dashboard-check: $(DASHBOARD)/node_modules/.package-lock.json ## types, linters and unit tests of the dashboard
+dashboard-check: $(DASHBOARD)/node_modules/.package-lock.json ## types and linters of the dashboard
 	npm --prefix $(DASHBOARD) run check --loglevel error
 	npm --prefix $(DASHBOARD) run lint --loglevel error
-	npm --prefix $(DASHBOARD) run test --loglevel error
-
-# Debian installs the package for its own interpreter, which need not be the first python3 in PATH.
-.PHONY: python-websockets
-python-websockets: ## install python3-websockets, which the examples in Python use, where it is missing
-	@set -e; \
-	{ python3 -c 'import websockets' || /usr/bin/python3 -c 'import websockets'; } >/dev/null 2>&1 || $(APT) python3-websockets || \
-	  { echo 'Install Python 3.11 or newer with the package websockets (version 10 or newer) and put it on PATH as python3.' >&2; exit 1; }
 
 # Modules of their own, so that the scheduler does not depend on what only they need. `./...` does not include them.
 NESTED := $(shell find . -mindepth 2 -name go.mod -not -path './bin/*' -not -path '*/node_modules/*' -printf '%h ')
 
 .PHONY: modules
-modules: ## build and vet every nested module, with its go.sum as it is
+modules: ## build and vet the packages of every nested module, with its go.sum as it is
 	@set -e; for dir in $(NESTED); do \
-	  packages=$$($(GO) -C $$dir list -e ./... 2>/dev/null); tools=$$($(GO) -C $$dir list -e tool 2>/dev/null); \
-	  echo "$(GO) -C $$dir build && vet"; \
-	  $(GO) -C $$dir build -mod=readonly -o /dev/null $$packages $$tools; \
-	  if [ -n "$$packages" ]; then $(GO) -C $$dir vet -mod=readonly $$packages; fi; \
+	  echo "$(GO) -C $$dir vet"; \
+	  $(GO) -C $$dir list -mod=readonly -deps tool >/dev/null; \
+	  if [ -n "$$($(GO) -C $$dir list -e ./... 2>/dev/null)" ]; then $(GO) -C $$dir build -mod=readonly -o /dev/null ./... && $(GO) -C $$dir vet -mod=readonly ./...; fi; \
 	done
 
-# The race detector makes tests some five times slower. Where the tests are of texts, of one goroutine, or of processes whose code the other tests
-# run under the race detector, they run without it: these packages, and files with the build constraint !race.
-PLAIN := ^$(shell $(GO) list -m)(/bench|/deploy|/internal/transcripts)?$$|/(bench|deploy)/
-
-# Runs go test, and repeats packages of which tests failed while the machine stood still: docs/decisions/0128.
-TEST := GO=$(GO) $(GO) run ./internal/testrun -timeout 15m
-
-.PHONY: plain
-plain: redis promtool haproxy opus-tools python interop dashboard-tools ## the tests that need no race detector
-	$(TEST) -- $$($(GO) list ./... | grep -E '$(PLAIN)')
-	@files=$$(grep -rl --include='*_test.go' '^//go:build !race$$' .); \
-	tests=$$(sed -n 's/^func \(Test[A-Za-z0-9_]*\)(.*/\1/p' $$files | paste -sd'|'); \
-	packages=$$(dirname $$files | sort -u | tr '\n' ' '); \
-	echo "go test -run '^($$tests)$$' $$packages"; \
-	$(TEST) -run "^($$tests)$$" -- $$packages
-
-# Packages whose tests take long and mostly wait: the first runs beside the small packages, the others beside each other.
-RACE_FIRST := ./internal/scheduler
-RACE_LAST  := ./internal/store/redisstore ./internal/server
-
-# The drills use the whole machine, and other tests, above all those with JavaScript, depend on real time: they run one after
-# another. The drills compare times with limits, and three instances under the race detector need more than two processors for
-# that; `make prove` runs them under it, one at a time. They take account of stalls of the machine themselves.
-.PHONY: race
-race: redis promtool haproxy opus-tools python interop dashboard-tools ## all other tests under the race detector
-	$(TEST) -race -- $(RACE_FIRST) $$($(GO) list ./... | grep -vE '$(PLAIN)|/internal/(drill|interop|dashtest|scheduler|store/redisstore|server)$$') $(RACE_LAST)
-	$(TEST) -race -- ./internal/interop
-	$(TEST) -- ./internal/dashtest
-	$(GO) test -timeout 15m ./internal/drill
-
+# The version that tools/go.mod pins. Go builds it from source, which takes three minutes, and keeps it in its cache outside the repository.
 .PHONY: lint
-lint: $(BIN)/golangci-lint ## formatting, vet and the linters of .golangci.yml
-	$(BIN)/golangci-lint run ./...
-
-# Built from source, at the version tools/go.mod pins; it takes some minutes once.
-$(BIN)/golangci-lint: tools/go.mod tools/go.sum
-	$(TOOLS) build -o ../$(BIN)/golangci-lint github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+lint: ## the linters of .golangci.yml
+	@echo 'golangci-lint: the first run builds it from source (3 minutes); Go keeps it in its build cache'
+	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
 .PHONY: stress
 stress: ## 200,000 dispatches over HTTP against a fleet with faults
@@ -240,12 +195,12 @@ bench-guards: redis ## whether work that is not dispatch delays dispatch: ModelH
 	$(GO) test -count=1 -timeout 10m -v -run TestTraceOfARetriedUtterance ./internal/scheduler
 
 .PHONY: bench-dashboard
-bench-dashboard: redis dashboard-tools ## the dashboard: first paint, longest frame with 10,000 nodes and 100,000 jobs, cost of 50 open ones (15 minutes); keep the machine idle
+bench-dashboard: tools ## the dashboard: first paint, longest frame with 10,000 nodes and 100,000 jobs, cost of 50 open ones (15 minutes); keep the machine idle
 	$(GO) test -run '^$$' -bench 'FirstPaint|Frames|Server' -benchtime 1x -timeout 30m ./internal/dashtest
 	$(GO) test -count=1 -timeout 20m -v -run TestBesideDashboards ./bench/guards -judge -rounds 10 -window 4s -rate 1000
 
 .PHONY: screenshots
-screenshots: redis dashboard-tools ## make the pictures of the README
+screenshots: tools ## make the pictures of the README
 	$(GO) test -run '^$$' -bench Screenshots -benchtime 1x -timeout 10m ./internal/dashtest -pictures $(CURDIR)/docs/images
 
 .PHONY: bench
@@ -270,13 +225,14 @@ bench-authentication: ## which part of the CPU time of a dispatch is its authent
 bench-compare: ## make bench on BASE=commit and on this tree, PAIRS=10 times in turn, compared by benchstat
 	@GO=$(GO) PAIRS=$(PAIRS) tools/bench-compare.sh $(BASE)
 
-# The packages, and how often each must pass. Passed rounds are recorded in bin/flake, by test binary.
-PKG ?= ./...
-N   ?= 20
+# What is repeated, how often it must pass on one state of the code, and beside how many busy processes.
+WHAT ?= test
+N    ?= 20
+BUSY ?= 0
 
 .PHONY: flake
-flake: redis promtool haproxy opus-tools interop dashboard-tools ## repeat PKG=./internal/foo N=20 times, with the race detector, shuffled, beside a busy process; resumes where it stopped
-	@GO=$(GO) ROUNDS=$(N) tools/flake.sh $(PKG)
+flake: ## repeat WHAT=test N=20 times beside BUSY=0 busy processes; resumes where it stopped
+	@ROUNDS=$(N) BUSY=$(BUSY) tools/flake.sh $(MAKE) --no-print-directory $(WHAT)
 
 .PHONY: bench-pauses
 bench-pauses: ## the cost of distinguishing a pause from a stalled connection at 5,000 sessions

@@ -13,7 +13,7 @@ func checkSchema(t *testing.T, files ...string) (problems string, ok bool) {
 	t.Helper()
 	const check = "grafana/check"
 	if _, err := os.Stat(filepath.Join(check, "node_modules", "@grafana", "schema")); err != nil {
-		t.Fatalf("the types of Grafana are not installed (%v): run make interop", err)
+		t.Fatalf("the types of Grafana are not installed (%v): run make tools", err)
 	}
 	out, err := exec.CommandContext(t.Context(), "node", append([]string{filepath.Join(check, "check.mjs")}, files...)...).CombinedOutput()
 	return string(out), err == nil

@@ -25,7 +25,7 @@ func TestPrefixOfTheManual(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
-		t.Fatal("haproxy is not on PATH: make haproxy installs it")
+		t.Fatal("haproxy is not on PATH: make tools installs it")
 	}
 	lines := regexp.MustCompile("(?s)```text\n(frontend keeps.*?)```").FindStringSubmatch(text(t, operationsPage))
 	if lines == nil {

@@ -19,7 +19,7 @@ const maxScript = 150_000
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	if _, err := os.Stat("node_modules/vite"); err != nil {
-		t.Fatalf("the dependencies of the dashboard are not installed; install them with: make dashboard-tools (%v)", err)
+		t.Fatalf("the dependencies of the dashboard are not installed; install them with: make tools (%v)", err)
 	}
 	dir := t.TempDir()
 	if out, err := exec.CommandContext(t.Context(), "node", "node_modules/vite/bin/vite.js", "build", "--outDir", dir, "--emptyOutDir", "--logLevel", "error").CombinedOutput(); err != nil {

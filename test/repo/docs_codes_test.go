@@ -1,7 +1,6 @@
-package lingua_test
+package repo_test
 
 import (
-	"fmt"
 	"go/ast"
 	"os"
 	"slices"
@@ -227,106 +226,4 @@ func closeConstants(t *testing.T) map[string]string {
 		all[name] = code
 	}
 	return all
-}
-
-// TestErrorsBeforeClosesAreListed checks that wirespec lists, for each close code, exactly the errors with which the code closes
-// connections: in calls that name both, and in answers to messages, where the error decides the close code.
-func TestErrorsBeforeClosesAreListed(t *testing.T) {
-	t.Parallel()
-	pairs := make(map[string]bool)
-	closes := closeConstants(t)
-	codes := constants(t, "wire", ofType("Code"))
-	for _, dir := range []string{"internal/socket", "internal/session", "internal/nodeconn", "internal/server"} {
-		files := parsePackage(t, dir)
-		for _, f := range files {
-			ast.Inspect(f, func(n ast.Node) bool {
-				if call, ok := n.(*ast.CallExpr); ok {
-					closeCode, found := closeArgument(call, closes)
-					for code := range errorsIn(call, files, codes) {
-						if found {
-							pairs[closeCode+" "+code] = true
-						}
-					}
-				}
-				return true
-			})
-		}
-	}
-	if len(pairs) < 8 {
-		t.Errorf("only %d calls were found: %v", len(pairs), pairs)
-	}
-	// Audio is refused with any RATE_LIMITED of a session: a condition beside the call names it.
-	pairs[fmt.Sprintf("%d %s", wire.CloseOverloaded, wire.RateLimited)] = true
-	// Errors that may answer a first message.
-	first := []wire.Code{wire.InvalidRequest, wire.NotFound, wire.RateLimited, wire.AllCandidatesFullOrFailed, wire.SchedulerDependencyDown}
-	for _, code := range wirespec.Codes() {
-		if wirespec.Fatal(code) || slices.Contains(first, code) {
-			pairs[fmt.Sprintf("%d %s", socket.CloseCode(code), code)] = true
-		}
-	}
-	var want, listed []string
-	for pair := range pairs {
-		want = append(want, pair)
-	}
-	for _, c := range wirespec.Closes() {
-		for _, code := range c.Errors {
-			listed = append(listed, fmt.Sprintf("%d %s", c.Code, code))
-		}
-	}
-	slices.Sort(want)
-	slices.Sort(listed)
-	if diff := cmp.Diff(want, listed); diff != "" {
-		t.Errorf("(-code +wirespec)\n%s", diff)
-	}
-}
-
-// closeArgument returns the close code that a call has as an argument, or in a literal that is one.
-func closeArgument(call *ast.CallExpr, closes map[string]string) (closeCode string, found bool) {
-	for _, argument := range call.Args {
-		if literal, ok := argument.(*ast.CompositeLit); ok && len(literal.Elts) == 1 {
-			if field, ok := literal.Elts[0].(*ast.KeyValueExpr); ok {
-				argument = field.Value
-			}
-		}
-		name := ""
-		switch a := argument.(type) {
-		case *ast.SelectorExpr:
-			name = a.Sel.Name
-		case *ast.Ident:
-			name = a.Name
-		}
-		if closeCode, found = closes[name]; found {
-			return closeCode, true
-		}
-	}
-	return "", false
-}
-
-// errorsIn returns the error codes that the arguments of a call name, also those in functions of the package that make errors.
-func errorsIn(call *ast.CallExpr, files []*ast.File, codes map[string]string) map[string]bool {
-	found := make(map[string]bool)
-	var inspect func(n ast.Node) bool
-	inspect = func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.SelectorExpr:
-			if code, ok := codes[n.Sel.Name]; ok {
-				found[code] = true
-			}
-		case *ast.CallExpr:
-			if fn, ok := n.Fun.(*ast.Ident); ok {
-				for _, f := range files {
-					for _, decl := range f.Decls {
-						if d, ok := decl.(*ast.FuncDecl); ok && d.Recv == nil && d.Name.Name == fn.Name && d.Body != nil {
-							ast.Inspect(d.Body, inspect)
-						}
-					}
-				}
-			}
-		}
-		return true
-	}
-	for _, argument := range call.Args {
-		ast.Inspect(argument, inspect)
-	}
-	return found
 }

@@ -1,4 +1,4 @@
-package lingua_test
+package repo_test
 
 import (
 	"errors"
@@ -94,16 +94,17 @@ func TestTOMLInDocs(t *testing.T) {
 	}
 }
 
-// TestShellCommandsInDocs checks the commands of the pages by their program. The commands of lingua and curl are checked
-// elsewhere.
-func TestShellCommandsInDocs(t *testing.T) {
-	t.Parallel()
-	checks := map[string]func(*testing.T, []string) error{
-		"make": checkMake, "go": checkGo, "redis-cli": redisChecker(t), "systemctl": checkUnit, "journalctl": checkUnit,
-		"docker": checkCompose,
-	}
-	elsewhere := []string{"lingua", "curl", "export", "(set"}
-	seen := make(map[string]int)
+// shellCommand is a command of a page.
+type shellCommand struct {
+	page  string
+	line  string
+	words []string // up to the first pipe
+}
+
+// shellCommands returns the commands of the pages by program.
+func shellCommands(t *testing.T) map[string][]shellCommand {
+	t.Helper()
+	byProgram := make(map[string][]shellCommand)
 	for _, page := range loadDocs(t) {
 		var lines []string
 		for _, b := range page.Blocks() {
@@ -117,27 +118,53 @@ func TestShellCommandsInDocs(t *testing.T) {
 		for _, line := range lines {
 			command, _, _ := strings.Cut(line, " | ")
 			words := docpage.Words(command)
-			program := words[0]
-			seen[program]++
-			switch check := checks[program]; {
-			case check != nil:
-				if err := check(t, words[1:]); err != nil {
-					t.Errorf("%s: %s: %v", page.Path, line, err)
-				}
-			case strings.Contains(program, "/"):
-				if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {
-					t.Errorf("%s: %s: no program %s", page.Path, line, program)
-				}
-			case !slices.Contains(elsewhere, program):
-				t.Errorf("%s: %s: no test checks commands of %s", page.Path, line, program)
+			byProgram[words[0]] = append(byProgram[words[0]], shellCommand{page.Path, line, words})
+		}
+	}
+	return byProgram
+}
+
+// checkCommands checks the commands of one program.
+func checkCommands(t *testing.T, commands []shellCommand, check func(*testing.T, []string) error) {
+	t.Helper()
+	if len(commands) == 0 {
+		t.Error("there are none")
+	}
+	for _, c := range commands {
+		if err := check(t, c.words[1:]); err != nil {
+			t.Errorf("%s: %s: %v", c.page, c.line, err)
+		}
+	}
+}
+
+// TestShellCommandsInDocs checks the commands of the pages by their program. The commands of lingua and curl are checked
+// elsewhere.
+func TestShellCommandsInDocs(t *testing.T) {
+	t.Parallel()
+	commands := shellCommands(t)
+	for program, check := range map[string]func(*testing.T, []string) error{
+		"make": checkMake, "go": checkGo, "systemctl": checkUnit, "journalctl": checkUnit, "docker": checkCompose,
+	} {
+		t.Run(program, func(t *testing.T) { checkCommands(t, commands[program], check) })
+		delete(commands, program)
+	}
+	elsewhere := []string{"lingua", "curl", "export", "(set", "redis-cli"}
+	for program, list := range commands {
+		switch {
+		case strings.Contains(program, "/"):
+			if info, err := os.Stat(program); err != nil || info.Mode()&0o111 == 0 {
+				t.Errorf("%s: %s: no program %s", list[0].page, list[0].line, program)
 			}
+		case !slices.Contains(elsewhere, program):
+			t.Errorf("%s: %s: no test checks commands of %s", list[0].page, list[0].line, program)
 		}
 	}
-	for program := range checks {
-		if seen[program] == 0 {
-			t.Errorf("no command of %s was found", program)
-		}
-	}
+}
+
+// TestRedisCommandsInDocs runs the commands of redis-cli on a server.
+func TestRedisCommandsInDocs(t *testing.T) {
+	t.Parallel()
+	checkCommands(t, shellCommands(t)["redis-cli"], redisChecker(t))
 }
 
 // checkMake checks that a target exists.

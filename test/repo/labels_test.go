@@ -1,4 +1,4 @@
-package lingua_test
+package repo_test
 
 import (
 	"go/ast"

@@ -1,4 +1,4 @@
-package lingua_test
+package repo_test
 
 import (
 	"maps"
@@ -89,7 +89,7 @@ var untimed = []string{
 	"internal/audit/", "internal/telemetry/", "internal/revocation/", "internal/pools/", "internal/reload/", "internal/tlsfile/", "internal/scheduler/store.go",
 	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/nodes/directionlists.go",
 	// Not part of a running scheduler.
-	"internal/loadtest/", "internal/sim/", "internal/clustertest/", "internal/redistest/", "internal/stalltest/", "internal/testrun/", "internal/modelhub/", "internal/store/storetest/",
+	"internal/loadtest/", "internal/sim/", "internal/clustertest/", "internal/redistest/", "internal/stalltest/", "test/", "internal/modelhub/", "internal/store/storetest/",
 	"internal/lockwait/", "internal/tracing/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",
 }
 

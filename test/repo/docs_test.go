@@ -1,4 +1,4 @@
-package lingua_test
+package repo_test
 
 import (
 	"bytes"
@@ -76,11 +76,17 @@ func pages(t *testing.T) []string {
 	return all
 }
 
+var (
+	heading    = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noAnchor   = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+	linkTarget = regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^) ]*))?\)`)
+)
+
 // anchors returns the headings of a page, as links name them.
 func anchors(page string) map[string]bool {
 	all := make(map[string]bool)
-	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(page, -1) {
-		plain := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(m[1]), "")
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		plain := noAnchor.ReplaceAllString(strings.ToLower(m[1]), "")
 		all[strings.ReplaceAll(plain, " ", "-")] = true
 	}
 	return all
@@ -89,7 +95,6 @@ func anchors(page string) map[string]bool {
 // TestLinksHaveTargets checks that every relative link leads to a file that exists, and to a heading in it.
 func TestLinksHaveTargets(t *testing.T) {
 	t.Parallel()
-	link := regexp.MustCompile(`\]\(([^)#: ]*)(?:#([^) ]*))?\)`)
 	read := func(page string) string {
 		body, err := os.ReadFile(page)
 		if err != nil {
@@ -98,7 +103,7 @@ func TestLinksHaveTargets(t *testing.T) {
 		return string(body)
 	}
 	for _, page := range pages(t) {
-		for _, m := range link.FindAllStringSubmatch(read(page), -1) {
+		for _, m := range linkTarget.FindAllStringSubmatch(read(page), -1) {
 			target := page
 			if m[1] != "" {
 				target = filepath.Join(filepath.Dir(page), m[1])

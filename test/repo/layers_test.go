@@ -1,0 +1,79 @@
+package repo_test
+
+import (
+	"go/parser"
+	"go/token"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/lingua-scheduler/lingua/"
+
+// layers are the packages from the lowest layer up. A package may import only packages of lower layers.
+var layers = [][]string{
+	{"internal/lockwait", "test/testrun"},
+	{"wire", "wire/oggopus", "internal/backoff", "internal/window", "web/dashboard", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "internal/child", "internal/docpage", "internal/sources", "internal/peeraddr", "internal/tlsfile", "internal/tlstest", "internal/clustertest/journal", "internal/modelhub", "internal/tracing/otlptest", "bench/stats", "internal/fairqueue"},
+	{"internal/stalltest", "internal/wirespec", "internal/redistest", "node", "client"},
+	{"internal/core", "internal/socket"},
+	{"internal/store", "internal/auth", "internal/logqueue"},
+	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation", "internal/tracing", "internal/jobring", "internal/tenants"},
+	{"internal/pick", "internal/config", "internal/bus"},
+	{"internal/dispatch", "internal/reload", "internal/guard", "internal/pools"},
+	{"internal/nodes", "internal/nodetable", "internal/callback", "internal/sim"},
+	{"internal/convert", "internal/loadtest"},
+	{"internal/session", "internal/nodeconn"},
+	{"internal/server"},
+	{"internal/scheduler"},
+	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile", "deploy/grafana/gen"},
+	{"internal/dashtest"},
+	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement", "bench/guards", "bench/scale", "bench/waiting"},
+}
+
+// public are the packages for users of the module. Of the internal packages they may import only sharedByPublic, which import
+// nothing of this module.
+var (
+	public         = []string{"wire", "wire/oggopus", "node", "client"}
+	sharedByPublic = []string{"internal/endpoints", "internal/backoff"}
+)
+
+func TestImportsFollowTheLayers(t *testing.T) {
+	t.Parallel()
+	level := make(map[string]int)
+	for i, layer := range layers {
+		for _, pkg := range layer {
+			level[pkg] = i
+		}
+	}
+	fset := token.NewFileSet()
+	goFiles(t, func(file, dir string) {
+		if strings.HasSuffix(file, "_test.go") {
+			return // tests may import every package
+		}
+		from, known := level[dir]
+		if !known {
+			t.Errorf("%s is in no layer: add %s to the layers in test/repo/layers_test.go", file, dir)
+			return
+		}
+		parsed, err := parser.ParseFile(fset, file, nil, parser.ImportsOnly)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		for _, spec := range parsed.Imports {
+			imported, ours := strings.CutPrefix(strings.Trim(spec.Path.Value, `"`), module)
+			if !ours {
+				continue
+			}
+			if to, ok := level[imported]; !ok || to >= from {
+				t.Errorf("%s imports %s, which is not in a lower layer", file, imported)
+			}
+			if slices.Contains(public, dir) && !slices.Contains(public, imported) && !slices.Contains(sharedByPublic, imported) {
+				t.Errorf("%s is public and imports %s", file, imported)
+			}
+			if slices.Contains(sharedByPublic, dir) {
+				t.Errorf("%s is shared by the public packages and imports %s", file, imported)
+			}
+		}
+	})
+}
