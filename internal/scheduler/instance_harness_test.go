@@ -155,7 +155,7 @@ func reportBody(a wire.Assignment) map[string]any {
 // balancer does.
 func (r *testInstance) awaitUnready() {
 	r.t.Helper()
-	r.waitFor("it is not ready after it was stopped", func() bool {
+	waitUntil(r.t, "it to be unready", waitLimit, func() bool {
 		resp, err := r.client.Get(r.url + "/readyz")
 		if err != nil {
 			r.t.Fatalf("it stopped serving before /readyz reported it: %v", err)
@@ -164,19 +164,6 @@ func (r *testInstance) awaitUnready() {
 		_ = resp.Body.Close()
 		return resp.StatusCode == http.StatusServiceUnavailable
 	})
-}
-
-// waitFor polls until a condition holds.
-func (r *testInstance) waitFor(what string, ok func() bool) {
-	r.t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for end := time.Now().Add(waitLimit); time.Now().Before(end); <-tick.C {
-		if ok() {
-			return
-		}
-	}
-	r.t.Fatalf("not in %s: %s", waitLimit, what)
 }
 
 // awaitEnd waits until Run has returned.

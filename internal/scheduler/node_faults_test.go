@@ -1,11 +1,9 @@
 package scheduler_test
 
 import (
-	"context"
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -21,7 +19,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-var dispatches = flag.Int("dispatches", 4000, "how many jobs TestFleetUnderFaults dispatches")
+var dispatches = flag.Int("dispatches", 2000, "how many jobs TestFleetUnderFaults dispatches")
 
 const (
 	stressClients = 64
@@ -33,33 +31,24 @@ const (
 // takes jobs and reports nothing and one in twenty fails every job. No node that answers may ever have more
 // jobs than it has slots, every job must end, and no lease may be left.
 func TestFleetUnderFaults(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default()
 	cfg.Server.Port = 0
 	n, d := &cfg.Scheduler.Nodes, &cfg.Scheduler.Dispatch
 	n.HeartbeatIntervalMS, n.PresenceTTLMS = 1000, 4000
-	d.HeartbeatStaleMS, d.ACKTimeoutMS, d.AttemptTimeoutMS, d.JobTimeoutMS = 4000, 900, 10_000, 60_000
+	d.HeartbeatStaleMS, d.ACKTimeoutMS, d.AttemptTimeoutMS, d.JobTimeoutMS = 4000, 900, 3000, 60_000 // a silent node keeps its slots for an attempt
 	cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 2
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 3600
 	cfg.Scheduler.Observability.PathWarnMS = 60_000
-	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{Version: "test"}, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
-	peer := sim.NewAPI("http://" + l.Addr().String())
-
+	s := newScheduler(t, cfg)
+	peer := sim.NewAPI(serve(t, s))
+	t.Cleanup(peer.Close)
 	fleet := startSimNodes(t, peer)
 	began := time.Now()
 	jobs := sendJobs(t, peer)
 	sent := time.Since(began)
 
-	waitForCondition(t, "every job to end", 2*time.Minute, func() bool { return s.Jobs.InFlight() == 0 })
+	waitUntil(t, "every job to end", 2*time.Minute, func() bool { return s.Jobs.InFlight() == 0 })
 	states := make(map[core.State]int)
 	for _, id := range jobs {
 		job, err := s.Store.Get(t.Context(), id)
@@ -80,18 +69,9 @@ func TestFleetUnderFaults(t *testing.T) {
 		}
 	}
 	// The slots of the silent nodes are free again when their leases expire.
-	waitForCondition(t, "every slot to be free", n.PresenceTTLMS.Duration()+10*time.Second, func() bool { return slotsTaken(t, s) == 0 })
+	waitUntil(t, "every slot to be free", waitLimit, func() bool { return slotsTaken(t, s) == 0 })
 	t.Logf("%d jobs in %v (%.0f/s): %v; at most %d jobs on a node of %d slots",
 		len(jobs), sent.Round(time.Millisecond), float64(len(jobs))/sent.Seconds(), states, maxJobs, stressSlots)
-
-	for _, node := range fleet {
-		node.Kill()
-	}
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	peer.Close()
 }
 
 // startSimNodes starts the nodes.
@@ -116,6 +96,7 @@ func startSimNodes(t *testing.T, peer *sim.API) []*sim.CallbackNode {
 		if err != nil {
 			t.Fatal(err)
 		}
+		t.Cleanup(node.Kill)
 		fleet = append(fleet, node)
 	}
 	return fleet
@@ -179,19 +160,4 @@ func slotsTaken(t *testing.T, s *scheduler.Scheduler) int {
 		taken += o[0].InFlight()
 	}
 	return taken
-}
-
-// waitForCondition polls until a condition holds, and fails the test when that takes too long.
-func waitForCondition(t *testing.T, what string, limit time.Duration, ok func() bool) {
-	t.Helper()
-	deadline := time.After(limit)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-deadline:
-			t.Fatalf("waited %v for %s", limit, what)
-		case <-tick.C:
-		}
-	}
 }

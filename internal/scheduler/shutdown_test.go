@@ -50,7 +50,7 @@ func TestShutdownWaitsForInFlightJob(t *testing.T) {
 		_ = conn.Close()
 		t.Error("the port is still open")
 	}
-	r.waitFor("all connections to the node are closed", func() bool { return r.nodeConns.Load() == 0 })
+	waitUntil(r.t, "all connections to the node to be closed", waitLimit, func() bool { return r.nodeConns.Load() == 0 })
 }
 
 // TestShutdownIsAnnouncedAtOnce: other instances need not wait for the next renewal to see that this one is draining.
@@ -59,7 +59,7 @@ func TestShutdownIsAnnouncedAtOnce(t *testing.T) {
 	r := startInstance(t, nil, func(c *config.Config) { c.Scheduler.Phase2.HeartbeatTTLSeconds = 3600 })
 	a := r.dispatchJob("req-1")
 	r.stop()
-	r.waitFor("it announces that it is draining", func() bool {
+	waitUntil(r.t, "it to announce that it is draining", waitLimit, func() bool {
 		peers, err := r.scheduler.Bus.Peers(t.Context())
 		if err != nil || len(peers) != 1 {
 			t.Fatalf("%+v, %v", peers, err)
@@ -199,6 +199,7 @@ func TestSessionIsServedWhileItsInstanceLeaves(t *testing.T) {
 	if e.Code != wire.AllCandidatesFullOrFailed || e.RetryAfterMS == 0 {
 		t.Errorf("a new session: %+v", e)
 	}
+	_ = late.conn.CloseNow() // or the instance would wait for the answer to its close frame
 	_ = s.conn.CloseNow()
 	if err := r.awaitEnd(); err != nil {
 		t.Error(err)
