@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -45,7 +46,7 @@ func main() {
 		flags.PrintDefaults()
 	}
 	own, rest := splitOwnFlags(os.Args[1:], flags)
-	_ = flags.Parse(own) // it exits
+	_ = flags.Parse(own)                                                  // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt) //nolint:forbidigo // the root of the process
 	defer stop()
 	r := runner{report: newReport(os.Stdout), repeat: *repeat}
@@ -87,7 +88,7 @@ func (r *runner) run(ctx context.Context, args []string) (ok bool, err error) {
 		args = args[min(end+1, len(args)):]
 	}
 	if r.report.left == 0 {
-		return false, fmt.Errorf("there are no packages with tests: see testrun -help")
+		return false, errors.New("there are no packages with tests: see testrun -help")
 	}
 	ok = true
 	for _, g := range groups {
