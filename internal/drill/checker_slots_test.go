@@ -36,7 +36,7 @@ func (c *waitingChecker) addEmpty(node string, s span) {
 		}
 	}
 	c.longestEmpty[phase] = max(c.longestEmpty[phase], took)
-	if took > limit {
+	if took > limit+c.slack {
 		c.addViolation(emptySlot, "%v of %s, from %s, in the phase %s", took.Round(time.Millisecond), node, logTime(journal.Entry{At: s.from}), phase)
 	}
 }

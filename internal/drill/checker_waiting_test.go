@@ -68,6 +68,7 @@ type waitingEvidence struct {
 	outages spans            // of the store
 	created map[string]int64 // when the record of each job was first written
 	limits  map[string]int   // jobs that tenants may have in flight
+	slack   time.Duration    // how much later than allowed anything may happen
 }
 
 // waitingFigures are what a drill measured of waiting requests.
@@ -184,7 +185,7 @@ func (c *waitingChecker) checkAnswersOfWaits() {
 		}
 		over := time.Duration(w.end.At - limit)
 		c.longestOver = max(c.longestOver, over)
-		if over > answerAllowance {
+		if over > answerAllowance+c.slack {
 			c.addViolation(lateAnswer, "%v after the end of its wait, overlapping with %v: %v became %v", over, overlapping(c.injections, w.At, w.end.At), w.Entry, w.end)
 		}
 	}
@@ -203,7 +204,7 @@ func (c *waitingChecker) checkPlacements() {
 		if !created {
 			continue
 		}
-		if late := time.Duration(at - w.deadline() - c.stalledBetween(w.At, at)); late > createAllowance {
+		if late := time.Duration(at - w.deadline() - c.stalledBetween(w.At, at)); late > createAllowance+c.slack {
 			c.addViolation(servedLate, "%s was recorded %v after the end of the last wait for it: %v", job, late, w.Entry)
 		}
 	}
@@ -243,10 +244,10 @@ func (c *waitingChecker) overtook(later, first *wait) bool {
 	if created, ok := c.created[first.job]; ok {
 		end = min(end, created)
 	}
-	if at < later.begins || end-at-c.stalledBetween(at, end) < int64(overtakenFor) {
+	if at < later.begins || end-at-c.stalledBetween(at, end) < int64(overtakenFor+c.slack) {
 		return false
 	}
-	return !slices.ContainsFunc(c.injections, func(i *injection) bool { return at < i.to+int64(settleTime) && at+int64(overtakenFor) > i.from })
+	return !slices.ContainsFunc(c.injections, func(i *injection) bool { return at < i.to+int64(settleTime) && at+int64(overtakenFor+c.slack) > i.from })
 }
 
 // checkDeadWaiters checks that the requests of killed instances are removed from the queue.
@@ -262,7 +263,7 @@ func (c *waitingChecker) checkDeadWaiters() {
 				if s.at < i.from && !old && strings.HasPrefix(incarnation, i.target+"-") {
 					killed = append(killed, incarnation)
 				}
-				if late := time.Duration(s.at - i.from - c.stalledBetween(i.from, s.at)); old && late > deadFor {
+				if late := time.Duration(s.at - i.from - c.stalledBetween(i.from, s.at)); old && late > deadFor+c.slack {
 					c.addViolation(deadWaiter, "%v after %v: %v", late, i, incarnation)
 				}
 			}

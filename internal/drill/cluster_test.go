@@ -14,23 +14,50 @@ import (
 // buildDir is a directory for binaries. TestMain creates and removes it.
 var buildDir string
 
+// build builds the scheduler with flags, and returns its path. Short tests do not run it.
+func build(t *testing.T, name string, flags ...string) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs processes of the scheduler")
+	}
+	binary, err := clustertest.Build(buildDir, name, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// building lets one test build the scheduler, and built is its path.
+var (
+	building sync.Mutex
+	built    string
+)
+
 // buildOnce builds the scheduler, once for all drills.
-var buildOnce = sync.OnceValues(func() (string, error) { return clustertest.Build(buildDir, "lingua") })
+func buildOnce(t *testing.T) string {
+	t.Helper()
+	building.Lock()
+	defer building.Unlock()
+	if built == "" {
+		built = build(t, "lingua")
+	}
+	return built
+}
 
 // tone is 100 ms of audio.
 var tone = clustertest.Tone(clustertest.SampleRate)
 
 // timeouts are how long the scheduler keeps things, in seconds. The defaults are long; most drills shorten them, so that
 // leftovers show soon.
-type timeouts struct{ resume, idle, job, attempt, wait int }
+type timeouts struct{ resume, idle, job, attempt, ack, wait int }
 
 // With resumableTimeouts a session can be resumed after the longest fault, with shortTimeouts it cannot. In both, an attempt has
 // more time than anything may take after an instance was lost: a job that is not taken over is late, and not rescued by the
-// end of its attempt.
+// end of its attempt. On a busy machine an ACK may take longer than the default of 2 s, and then a job may lose all its attempts.
 var (
 	defaultTimeouts   timeouts
-	resumableTimeouts = timeouts{resume: 15, idle: 20, job: 16, attempt: 13, wait: 10}
-	shortTimeouts     = timeouts{resume: 10, idle: 10, job: 16, attempt: 13, wait: 10}
+	resumableTimeouts = timeouts{resume: 15, idle: 20, job: 16, attempt: 13, ack: 4, wait: 10}
+	shortTimeouts     = timeouts{resume: 10, idle: 10, job: 16, attempt: 13, ack: 4, wait: 10}
 )
 
 const (
@@ -80,9 +107,10 @@ lease_seconds = %d
 
 [scheduler.dispatch]
 heartbeat_stale_ms = 10000
+ack_timeout_ms = %d
 attempt_timeout_ms = %d
 job_timeout_ms = %d
-`, t.resume, t.idle, 1000*t.wait, int(recordRetention.Seconds()), 1000*t.attempt, 1000*t.job)
+`, t.resume, t.idle, 1000*t.wait, int(recordRetention.Seconds()), 1000*t.ack, 1000*t.attempt, 1000*t.job)
 }
 
 // testCluster is the cluster of a drill, with the state of the drill itself.
@@ -115,10 +143,10 @@ func nodeGroups(nodes int, cfg clustertest.DriverConfig) (stable, killable *clus
 }
 
 // auditResult returns the violations and the summary of the script auditor. The test fails if the auditor proves nothing.
-func (c *testCluster) auditResult(d drill) ([]clustertest.ScriptViolation, string) {
+func (c *testCluster) auditResult() ([]clustertest.ScriptViolation, string) {
 	violations, summary, errs := c.Auditor.Report()
 	c.Must(errors.Join(errs...))
-	if scripts, late := c.Auditor.Counts(); scripts == 0 || d.needsLateWrites && late == 0 {
+	if scripts, _ := c.Auditor.Counts(); scripts == 0 {
 		c.TB.Errorf("the drill proves nothing: Redis ran %s", summary)
 	}
 	return violations, summary

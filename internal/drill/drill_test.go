@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	warmUp            = 1500 * time.Millisecond // before the first fault
-	faultInterval     = 3 * time.Second         // after each fault
-	answerLimit       = 10 * time.Second        // in which an utterance that no fault overlaps has its terminal message
-	loadStopTimeout   = 60 * time.Second        // in which all sessions and calls end after the last utterance
+	warmUp            = time.Second      // before the first fault
+	faultInterval     = 2 * time.Second  // after each fault
+	answerLimit       = 10 * time.Second // in which an utterance that no fault overlaps has its terminal message
+	loadStopTimeout   = 60 * time.Second // in which all sessions and calls end after the last utterance
 	nodeStopTimeout   = 30 * time.Second
 	slotsPerNode      = 8
 	malformedMessages = 3 // before the faults, and again after them
@@ -29,22 +29,17 @@ const (
 // drill is a list of faults, and what is checked beside the guarantees. After each fault was injected once, further ones
 // are chosen at random.
 type drill struct {
-	faults          []fault
-	timeouts        timeouts
-	wantEvent       string // a kind of event that must be in the event log
-	checkKeys       bool   // checks the leftover keys in the short form, too, which takes as long as the timeouts
-	watchGrowth     bool   // checks that no resource grows
-	needsLateWrites bool   // fails if no write came late, because the drill would prove nothing
+	faults      []fault
+	timeouts    timeouts
+	wantEvent   string // a kind of event that must be in the event log
+	checkKeys   bool   // checks the leftover keys in the short form, too, which takes as long as the timeouts
+	watchGrowth bool   // checks that no resource grows
 }
 
 // run runs the drill, and fails the test for each violation.
 func (d drill) run(t *testing.T) {
 	t.Parallel()
-	binary, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	d.runWith(t, binary).failTest(t)
+	d.runWith(t, buildOnce(t)).failTest(t)
 }
 
 // runWith runs the drill with a binary of the scheduler, and returns the checker with all violations.
@@ -80,13 +75,15 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 		}
 		leftovers = strconv.Itoa(len(keys))
 	}
-	if d.wantEvent != "" && !c.hasEvent(d.wantEvent) {
-		violations = append(violations, violation{missingEvent, d.wantEvent})
+	if d.wantEvent != "" {
+		if err := c.waitEvent(d.wantEvent); err != nil {
+			violations = append(violations, violation{missingEvent, err.Error()})
+		}
 	}
 	violations = append(violations, growth.growth()...)
 	violations = append(violations, c.findCrashes(l.drivers(c)...)...)
 	var scripts string
-	seen.scriptViolations, scripts = c.auditResult(d)
+	seen.scriptViolations, scripts = c.auditResult()
 	seen.routes = [2]clustertest.Routes{c.ClientBalancer.Routes(), c.NodeBalancer.Routes()}
 
 	result := check(seen)

@@ -111,10 +111,11 @@ func killInstance(duration time.Duration) fault {
 	}}
 }
 
-// stopInstanceFault stops an instance for three times its presence, and continues it. The balancers take it out of rotation
+// stopInstanceFault stops an instance for twice its presence, and continues it. The balancers take it out of rotation
 // meanwhile, and half of its connections are cut.
-func stopInstanceFault(presence time.Duration) fault {
-	return fault{name: "stop instance", duration: 3 * presence, recoveryLimit: 3*presence + 10*time.Second, inject: func(c *testCluster) (string, func()) {
+func stopInstanceFault() fault {
+	const duration = 2 * instancePresence
+	return fault{name: "stop instance", duration: duration, recoveryLimit: duration + 10*time.Second, inject: func(c *testCluster) (string, func()) {
 		i := c.busiestInstance()
 		moved := c.stopInstance(i)
 		return fmt.Sprintf("%s, %d connections moved", i.Name, moved), func() { c.Must(i.Process.Continue()) }
@@ -146,8 +147,8 @@ func (c *testCluster) stopInstance(i *clustertest.Instance) (moved int) {
 
 // delayWrites stops an instance while its last commands are on their way to Redis. They arrive after other instances have
 // taken over, and before the instance continues, so that only the store can refuse them.
-func delayWrites(presence time.Duration) fault {
-	f := stopInstanceFault(presence)
+func delayWrites() fault {
+	f := stopInstanceFault()
 	f.allowedCodes = storeDownCodes // an utterance of a session that stays connected may have waited until its deadline
 	f.name, f.inject = "delay writes", func(c *testCluster) (string, func()) {
 		i := c.busiestInstance()
@@ -164,9 +165,9 @@ func delayWrites(presence time.Duration) fault {
 	return f
 }
 
-// storeDownCodes are the errors that an unavailable store may cause. The last is one of them because nodes whose heartbeats
-// cannot be written get no jobs until the next heartbeat.
-var storeDownCodes = []string{"SCHEDULER_DEPENDENCY_DOWN", "DEADLINE_EXCEEDED", "ALL_CANDIDATES_FULL_OR_FAILED"}
+// storeDownCodes are the errors that an unavailable store may cause. The last two are among them because nodes whose heartbeats
+// cannot be written get no jobs until the next heartbeat: a request finds no slot, or so few that its wait would end before its turn.
+var storeDownCodes = []string{"SCHEDULER_DEPENDENCY_DOWN", "DEADLINE_EXCEEDED", "ALL_CANDIDATES_FULL_OR_FAILED", "CANNOT_BE_MET"}
 
 // disconnectRedis separates an instance from Redis: its connections are closed and refused, or frozen.
 func disconnectRedis(duration time.Duration, frozen bool) fault {

@@ -25,7 +25,7 @@ import (
 )
 
 var (
-	incarnationSteps = flag.Int("incarnation-steps", 3000, "the number of starts, cuts, resumes and ends in TestSessionIncarnationsStaySeparate")
+	incarnationSteps = flag.Int("incarnation-steps", 1500, "the number of starts, cuts, resumes and ends in TestSessionIncarnationsStaySeparate")
 	incarnationNames = flag.Int("incarnation-names", 8, "the number of session names in it")
 )
 
@@ -60,16 +60,13 @@ session_secret = "` + sessionSecret + `"
 //
 //	go test -count=1 -v -run TestSessionIncarnationsStaySeparate ./internal/drill -incarnation-steps 20000 -incarnation-names 200
 func TestSessionIncarnationsStaySeparate(t *testing.T) {
+	t.Parallel()
 	keys, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}, SessionSecret: sessionSecret})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	binary, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := startTestCluster(t, binary, r, []byte(incarnationSettings))
+	c := startTestCluster(t, buildOnce(t), r, []byte(incarnationSettings))
 	c.startLateNodes(t)
 	run := &nameReuseTest{t: t, cluster: c, keys: keys, nameCount: *incarnationNames}
 	var running sync.WaitGroup

@@ -2,6 +2,7 @@ package drill
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -174,14 +175,20 @@ func (c *testCluster) leftoverKeys(ctx context.Context, timeout time.Duration, m
 	return append(list, c.unknownInstances(running)...), nil
 }
 
-// hasEvent reports whether the event log has an event of a kind.
-func (c *testCluster) hasEvent(kind string) bool {
+// waitEvent waits until the event log has an event of a kind, which instances write behind their work.
+func (c *testCluster) waitEvent(kind string) error {
 	key := keyPrefix + ":v1:events"
 	server, err := c.Redis.ServerOf(key)
-	c.Must(err)
-	entries, err := server.Do("XRANGE", key, "-", "+")
-	c.Must(err)
-	return strings.Contains(fmt.Sprint(entries), `"kind":"`+kind+`"`)
+	if err != nil {
+		return err
+	}
+	return clustertest.EventuallyEvery(c.TB.Context(), 100*time.Millisecond, 20*time.Second, func() error {
+		entries, err := server.Do("XRANGE", key, "-", "+")
+		if err == nil && !strings.Contains(fmt.Sprint(entries), `"kind":"`+kind+`"`) {
+			err = errors.New(kind)
+		}
+		return err
+	})
 }
 
 // unknownInstances lists registered instances that neither run nor have dead letters. An instance with dead letters stays
@@ -278,7 +285,10 @@ func TestExpectedKeys(t *testing.T) {
 func TestLeftoverKeys(t *testing.T) {
 	t.Parallel()
 	for _, topology := range []string{clustertest.Standalone, clustertest.Sentinel, clustertest.RedisCluster} {
-		t.Run(topology, func(t *testing.T) { testLeftoverKeys(t, clustertest.StartRedis(t, topology, 1)) })
+		t.Run(topology, func(t *testing.T) {
+			t.Parallel()
+			testLeftoverKeys(t, clustertest.StartRedis(t, topology, 1))
+		})
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 )
@@ -37,35 +36,33 @@ const (
 var mutants = map[string]mutant{
 	"former-owner-writes-session-state": {
 		edits: []edit{{luaScripts, `if not held then return \{ now, 0 \} end`, ``, 1}},
-		drill: drill{timeouts: resumableTimeouts, faults: []fault{stopInstanceFault(instancePresence)}}, want: supersededWrite,
+		drill: drill{timeouts: resumableTimeouts, faults: []fault{stopInstanceFault()}}, want: supersededWrite,
 	},
 	"late-writes-are-accepted": {
 		edits: []edit{
 			{luaScripts, `return not_after > 0 and now > not_after`, `return false`, 1},
 			{luaScripts, `if now > tonumber\(ARGV\[1\]\) and ARGV\[1\] ~= '0' then return \{ now \} end`, ``, 4},
 		},
-		drill: drill{timeouts: resumableTimeouts, faults: []fault{delayWrites(instancePresence)}}, want: lateWrite,
+		drill: drill{timeouts: resumableTimeouts, faults: []fault{delayWrites()}}, want: lateWrite,
 	},
 	"jobs-of-a-dead-instance-are-not-taken-over": {
 		edits: []edit{{dispatchCode, `range slices\.Chunk\((\w+), takeoverBatch\)`, `range slices.Chunk($1[:0], takeoverBatch)`, 1}},
-		drill: drill{timeouts: shortTimeouts, faults: []fault{killInstance(4 * time.Second)}}, want: lateTerminal,
+		drill: drill{timeouts: shortTimeouts, faults: []fault{killInstance(downFor)}}, want: lateTerminal,
 	},
 }
 
 // TestMutantsAreDetected checks that a broken scheduler fails a drill. A violation depends on timing, so a mutant has several
 // tries.
 func TestMutantsAreDetected(t *testing.T) {
+	t.Parallel()
 	if *drillTopology != clustertest.Standalone {
 		t.Skip("the detection does not depend on the topology " + *drillTopology + ", and one mutant needs the proxies of a standalone Redis")
 	}
-	const tries = 5
+	const tries = 10
 	for name, m := range mutants {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			binary, err := m.build(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			binary := m.build(t, name)
 			for n := range tries {
 				violations := m.drill.runWith(t, binary).violations
 				if slices.ContainsFunc(violations, func(v violation) bool { return v.kind == m.want }) {
@@ -90,7 +87,17 @@ func TestMutantsMatchTheSource(t *testing.T) {
 }
 
 // build builds a binary of the changed source. The files of the repository stay as they are.
-func (m mutant) build(name string) (string, error) {
+func (m mutant) build(t *testing.T, name string) string {
+	t.Helper()
+	overlay, err := m.writeOverlay(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return build(t, name, "-overlay", overlay)
+}
+
+// writeOverlay writes the changed files and a description of them for go build, and returns its path.
+func (m mutant) writeOverlay(name string) (string, error) {
 	files, err := m.changedFiles()
 	if err != nil {
 		return "", err
@@ -108,10 +115,7 @@ func (m mutant) build(name string) (string, error) {
 		return "", err
 	}
 	overlayPath := filepath.Join(buildDir, name+".json")
-	if err := os.WriteFile(overlayPath, text, 0o600); err != nil {
-		return "", err
-	}
-	return clustertest.Build(buildDir, name, "-overlay", overlayPath)
+	return overlayPath, os.WriteFile(overlayPath, text, 0o600)
 }
 
 // changedFiles applies all edits, and returns the new text of each file that they change.

@@ -43,10 +43,8 @@ func TestOneSessionTokenHasBoundedCost(t *testing.T) {
 	if *drillTopology != clustertest.Standalone {
 		t.Skip("the test measures the memory of one server")
 	}
-	binary, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Parallel()
+	binary := buildOnce(t)
 	keys, err := auth.NewKeyring(auth.Config{OperatorKeys: []string{operatorKey}, SessionSecret: sessionSecret})
 	if err != nil {
 		t.Fatal(err)

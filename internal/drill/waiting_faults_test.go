@@ -18,7 +18,7 @@ var queueKeys = []string{
 
 // waitingFaults returns the faults of the drill with waiting requests that the topology allows.
 func (d *waitingDrill) waitingFaults() []fault {
-	faults := []fault{killInstance(3 * time.Second), pauseInstance(2500 * time.Millisecond), pauseInstance(500 * time.Millisecond), deleteQueue(), deleteCounts(), d.freezeEverything(700 * time.Millisecond)}
+	faults := []fault{killInstance(3 * time.Second), pauseInstance(2500 * time.Millisecond), pauseInstance(500 * time.Millisecond), deleteQueue(), deleteCounts(deletePause()), d.freezeEverything(700 * time.Millisecond)}
 	if *drillTopology == clustertest.Standalone {
 		return append(faults, pauseRedis(1500*time.Millisecond))
 	}
@@ -49,14 +49,22 @@ func deleteQueue() fault {
 			c.Must(err)
 			count, _ := reply.(int64)
 			deleted += int(count)
-			backoff.Sleep(c.TB.Context(), 100*time.Millisecond+time.Duration(c.rand.Int64N(int64(800*time.Millisecond))))
+			backoff.Sleep(c.TB.Context(), 100*time.Millisecond+time.Duration(c.rand.Int64N(int64(400*time.Millisecond))))
 		}
 		return fmt.Sprintf("%d keys", deleted), func() {}
 	}}
 }
 
+// deletePause is the longest pause between two deletions of counts.
+func deletePause() time.Duration {
+	if *drillWaitingFor == 0 {
+		return time.Second
+	}
+	return 4 * time.Second
+}
+
 // deleteCounts deletes what is counted of the tenant that has a limit, while its jobs run.
-func deleteCounts() fault {
+func deleteCounts(pause time.Duration) fault {
 	const tenant = keyPrefix + ":v1:tenants:{tenant:" + limitedTenant + "}"
 	return fault{name: "delete counts", recoveryLimit: 10 * time.Second, inject: func(c *testCluster) (string, func()) {
 		server, err := c.Redis.ServerOf(tenant)
@@ -67,7 +75,7 @@ func deleteCounts() fault {
 			c.Must(err)
 			count, _ := reply.(int64)
 			deleted += int(count)
-			backoff.Sleep(c.TB.Context(), 500*time.Millisecond+time.Duration(c.rand.Int64N(int64(4*time.Second))))
+			backoff.Sleep(c.TB.Context(), 500*time.Millisecond+time.Duration(c.rand.Int64N(int64(pause))))
 		}
 		return fmt.Sprintf("%d keys", deleted), func() {}
 	}}

@@ -64,7 +64,7 @@ var waitingMutants = map[string]waitingMutant{
 	},
 	"lost-counts-are-not-noticed": {
 		edits:  []edit{{"internal/store/redisstore/scripts/admit_member.lua", `ARGV\[9\] == '1' or redis\.call\('EXISTS', KEYS\[3\]\) == 1`, "false", 1}},
-		faults: []fault{deleteCounts(), deleteCounts()}, want: []string{overLimit},
+		faults: []fault{deleteCounts(4 * time.Second), deleteCounts(4 * time.Second)}, want: []string{overLimit},
 	},
 	"tenants-have-no-limits": {
 		edits:  []edit{{"internal/dispatch/tenants.go", `l\.gate == nil \|\| r\.Probe \|\|`, "true || l.gate == nil || r.Probe ||", 1}},
@@ -84,10 +84,7 @@ func TestWaitingMutantsAreDetected(t *testing.T) {
 	const tries = 4
 	for name, m := range waitingMutants {
 		t.Run(name, func(t *testing.T) {
-			binary, err := mutant{edits: m.edits}.build(name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			binary := mutant{edits: m.edits}.build(t, name)
 			for n := range tries {
 				violations := new(waitingDrill).run(t, binary, m.faults).violations
 				if slices.ContainsFunc(violations, func(v violation) bool { return slices.Contains(m.want, v.kind) }) {
