@@ -6,71 +6,111 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-var ejectionFor = flag.Duration("ejection-for", 15*time.Second, "how long TestFailingNode sends jobs")
+var ejectionFor = flag.Duration("ejection-for", 0, "how long TestFailingNode sends jobs; 0: as long as it takes")
 
-// failingNode is the node that fails each of its jobs at once.
-const failingNode = "node-00"
+const (
+	failingNode      = core.NodeID("node-00") // fails each of its jobs at once
+	ejectionNodes    = 20
+	ejectionClients  = 60   // three of four slots are in use, however fast the machine is
+	ejectionAttempts = 1200 // enough for the share of a node to be no chance: of 5 % the standard deviation is 0.6 %
+	afterEjection    = 400
+	// judgedAttempts is from how many attempts on the share of the failing node is judged: it does not grow with them until it is on probation.
+	judgedAttempts = 5000
+)
 
-// shareOfFailingNode sends jobs to 20 nodes, of which one fails each job at once, and returns which share of the attempts that node got.
-func shareOfFailingNode(t *testing.T, ejection bool) float64 {
+// failingFleet is a scheduler with nodes of which one fails.
+type failingFleet struct {
+	t     *testing.T
+	s     *scheduler.Scheduler
+	peer  *sim.API
+	nodes []*sim.CallbackNode
+	began time.Time
+	sent  int
+}
+
+func startFailingFleet(t *testing.T, ejection bool) *failingFleet {
 	t.Helper()
 	cfg := config.Default()
-	cfg.Server.Port = 0
-	cfg.Scheduler.OutlierEjection.Enabled = ejection
-	peer := sim.NewAPI(startScheduler(t, cfg))
-	defer peer.Close()
-	const nodes = 20
-	fleet := make([]*sim.CallbackNode, nodes)
+	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
+	cfg.Scheduler.OutlierEjection.Enabled, cfg.Scheduler.Stats.IntervalSeconds = ejection, 1
+	s := newScheduler(t, cfg)
+	f := &failingFleet{t: t, s: s, peer: sim.NewAPI(serve(t, s)), nodes: make([]*sim.CallbackNode, ejectionNodes), began: time.Now()}
+	t.Cleanup(f.peer.Close)
 	slots := 4
-	for i := range fleet {
+	for i := range f.nodes {
 		o := sim.CallbackNodeOptions{
 			ID:          fmt.Sprintf("node-%02d", i),
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
-			JobDuration: func() time.Duration { return 200*time.Millisecond + rand.N(200*time.Millisecond) },
+			JobDuration: jobDuration,
 		}
-		if o.ID == failingNode {
+		if core.NodeID(o.ID) == failingNode {
 			o.Fail, o.JobDuration = 1, func() time.Duration { return time.Millisecond }
 		}
-		node, err := sim.StartCallbackNode(t.Context(), peer, o)
+		node, err := sim.StartCallbackNode(t.Context(), f.peer, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer node.Kill()
-		fleet[i] = node
+		t.Cleanup(node.Kill)
+		f.nodes[i] = node
 	}
-	var calls sync.WaitGroup
-	// On a busy machine they take longer; how many attempts it takes to notice the failing node does not depend on that.
-	const interval = 10 * time.Millisecond // about half of the slots are in use
-	for i := range int(*ejectionFor / interval) {
-		calls.Go(func() {
-			in := wire.DispatchRequest{RequestID: fmt.Sprint("req-", i), SessionID: "s", SrcLang: "en", TgtLang: "zh"}
-			err := peer.Post(t.Context(), "/v1/dispatch/f2f", in, new(wire.DispatchResponse))
-			if e := new(wire.Error); err != nil && !errors.As(err, &e) {
-				t.Error(err)
+	return f
+}
+
+// jobDuration returns how long a job takes on the other nodes.
+func jobDuration() time.Duration { return 100*time.Millisecond + rand.N(100*time.Millisecond) }
+
+// send sends jobs while more says so, by the number of jobs that were sent, and waits for their end.
+func (f *failingFleet) send(more func(sent int) bool) {
+	f.t.Helper()
+	var clients sync.WaitGroup
+	var sent atomic.Int64
+	for range ejectionClients {
+		clients.Go(func() {
+			for i := int(sent.Add(1)); more(i - 1); i = int(sent.Add(1)) {
+				in := wire.DispatchRequest{RequestID: fmt.Sprint("req-", f.sent+i), SessionID: "s", SrcLang: "en", TgtLang: "zh"}
+				err := f.peer.Post(f.t.Context(), "/v1/dispatch/f2f", in, new(wire.DispatchResponse))
+				if e := new(wire.Error); err != nil && !errors.As(err, &e) {
+					f.t.Error(err)
+					return
+				}
+				backoff.Sleep(f.t.Context(), jobDuration()) // until the job has about ended
 			}
 		})
-		backoff.Sleep(t.Context(), interval)
 	}
-	calls.Wait()
-	all, failing := 0, 0
-	for _, n := range fleet {
+	clients.Wait()
+	f.sent += int(sent.Load())
+	waitUntil(f.t, "every job to end", waitLimit, func() bool { return f.s.Jobs.InFlight() == 0 })
+}
+
+// attempts returns how many attempts the nodes got, and how many of them the failing one.
+func (f *failingFleet) attempts() (all, failing int) {
+	for _, n := range f.nodes {
 		got := n.Stats().Accepted
 		all += got
-		if n.ID() == failingNode {
+		if n.ID() == string(failingNode) {
 			failing = got
 		}
 	}
+	return all, failing
+}
+
+// share returns which share of the attempts the failing node got.
+func (f *failingFleet) share() float64 {
+	all, failing := f.attempts()
 	share := float64(failing) / float64(all)
-	t.Logf("ejection %v: of %d attempts the failing node got %d (%.2f %%)", ejection, all, failing, 100*share)
+	f.t.Logf("of %d attempts the failing node got %d (%.2f %%)", all, failing, 100*share)
 	return share
 }
 
@@ -80,21 +120,27 @@ func shareOfFailingNode(t *testing.T, ejection bool) float64 {
 //	go test -v -run TestFailingNode ./internal/scheduler -ejection-for 1m
 func TestFailingNode(t *testing.T) {
 	t.Parallel()
-	var without, with float64
-	t.Run("fleets", func(t *testing.T) { // which run at the same time
-		t.Run("without ejection", func(t *testing.T) {
-			t.Parallel()
-			without = shareOfFailingNode(t, false)
-		})
-		t.Run("with ejection", func(t *testing.T) {
-			t.Parallel()
-			with = shareOfFailingNode(t, true)
-		})
+	t.Run("without ejection", func(t *testing.T) {
+		t.Parallel()
+		f := startFailingFleet(t, false)
+		f.send(func(sent int) bool { return sent < ejectionAttempts || time.Since(f.began) < *ejectionFor })
+		if share := f.share(); share < 1.0/ejectionNodes {
+			t.Errorf("the failing node got %.2f %% of the attempts, not more than its share", 100*share)
+		}
 	})
-	if without < 1.0/20 {
-		t.Errorf("without ejection the failing node got %.2f %% of the attempts, not more than its share", 100*without)
-	}
-	if with > 0.02 {
-		t.Errorf("with ejection the failing node got %.2f %% of the attempts, want less than 2 %%", 100*with)
-	}
+	t.Run("with ejection", func(t *testing.T) {
+		t.Parallel()
+		f := startFailingFleet(t, true)
+		ejected := func() bool { return f.s.Fleet.Node(failingNode).Summary().Ejected() }
+		f.send(func(int) bool { return !ejected() && time.Since(f.began) < waitLimit })
+		_, before := f.attempts()
+		f.send(func(sent int) bool { return sent < afterEjection })
+		if _, after := f.attempts(); !ejected() || after > before {
+			t.Errorf("it is ejected: %v; it got %d attempts before and %d after", ejected(), before, after-before)
+		}
+		f.send(func(int) bool { return time.Since(f.began) < *ejectionFor })
+		if share := f.share(); share > 0.02 && f.sent > judgedAttempts {
+			t.Errorf("the failing node got %.2f %% of the attempts, want less than 2 %%", 100*share)
+		}
+	})
 }

@@ -49,7 +49,7 @@ const (
 	// poolSlack is how long after a change of a node or of the pools an instance may still use what was before: a second to adopt other pools,
 	// and the time of a decision and a delivery.
 	poolSlack = 5 * time.Second
-	goldJobs  = 150 // deliveries of the bound tenant that each phase waits for
+	goldJobs  = 80 // deliveries of the bound tenant that each phase waits for
 )
 
 // poolTraffic is nodes and clients in this process.
@@ -104,7 +104,7 @@ func startPoolTraffic(t *testing.T, instances int, url string) *poolTraffic {
 	c := &cfg.Scheduler
 	c.Phase3 = poolTables()[0]
 	c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // these nodes send few heartbeats
-	c.Dispatch.ACKTimeoutMS = 1000
+	c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS = 1000, 2000 // a job of which a node says nothing takes its slot for so long
 	c.OutlierEjection.Enabled = false // these nodes fail often
 	p := &poolTraffic{t: t, services: make(map[core.NodeID][]recorded[[]core.Service])}
 	p.file.Store(&cfg)
@@ -212,7 +212,7 @@ func (p *poolTraffic) runJob(a *wire.Assignment) {
 		}
 	}
 	report(func(in *instance) error { return in.Jobs.Ack(p.ctx, r) })
-	backoff.Sleep(p.ctx, rand.N(200*time.Millisecond))
+	backoff.Sleep(p.ctx, rand.N(100*time.Millisecond))
 	if rand.N(10) == 0 {
 		report(func(in *instance) error { return in.Jobs.Fail(p.ctx, r, core.ReasonNodeFailed, "") })
 		return
