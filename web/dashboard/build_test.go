@@ -18,6 +18,9 @@ const maxScript = 150_000
 // TestBuild builds the page again: the files that are part of the program are those of the sources.
 func TestBuild(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it needs Node.js and the dependencies of the dashboard")
+	}
 	if _, err := os.Stat("node_modules/vite"); err != nil {
 		t.Fatalf("the dependencies of the dashboard are not installed; install them with: make tools (%v)", err)
 	}

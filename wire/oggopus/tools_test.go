@@ -44,6 +44,9 @@ func sweep(samples, channels, rate int) []byte {
 // opusinfo accepts an encoded file without a warning, and opusdec decodes it to the same audio as the file of opusenc.
 func TestOpusToolsAcceptEncodedFiles(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("it needs opus-tools")
+	}
 	for name, c := range map[string]struct {
 		seconds, channels, rate int
 		frame                   string
