@@ -48,16 +48,26 @@ func (ts *testScheduler) requestAs(token, method, path string, body any) respons
 // dialAs opens a WebSocket with a credential: in the Authorization header or, like a browser, as a subprotocol.
 func (ts *testScheduler) dialAs(path, token string, browser bool) *wsClient {
 	ts.t.Helper()
-	ws, resp, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, dialOptions(ts.url, token, browser))
+	c, err := ts.tryDialAs(path, token, browser)
 	if err != nil {
 		ts.t.Fatal(err)
+	}
+	return c
+}
+
+// tryDialAs is dialAs of a connection that may be refused.
+func (ts *testScheduler) tryDialAs(path, token string, browser bool) (*wsClient, error) {
+	ts.t.Helper()
+	ws, resp, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, dialOptions(ts.url, token, browser))
+	if err != nil {
+		return nil, err
 	}
 	if got := resp.Header.Get("Sec-WebSocket-Protocol"); got != wire.Subprotocol {
 		ts.t.Errorf("the server chose %q", got)
 	}
 	ws.SetReadLimit(-1)
 	ts.t.Cleanup(func() { _ = ws.CloseNow() })
-	return &wsClient{t: ts.t, ws: ws, path: path}
+	return &wsClient{t: ts.t, ws: ws, path: path}, nil
 }
 
 // dialOptions are the options of a client, or of a browser, with a token.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -16,7 +15,7 @@ var ignoreDemand = cmpopts.IgnoreFields(wire.Direction{}, "Jobs5m", "Refused5m",
 // caller of one tenant.
 func TestDirectionsShowDemand(t *testing.T) {
 	t.Parallel()
-	ts := startSchedulerWithNamedKeys(t, func(c *config.Config) { c.Scheduler.Stats.IntervalSeconds = 1 })
+	ts := startSchedulerWithNamedKeys(t, oftenStats)
 	node := ts.connectNodeAs(acmeGPU, "acme-1")
 	find := func(key, query string) map[string]wire.Direction {
 		var list wire.DirectionList

@@ -258,8 +258,8 @@ func TestBusyNodeCostsNoAttempt(t *testing.T) {
 	})
 }
 
-// shortACKTimeout sets a short ACK timeout.
-func shortACKTimeout(c *config.Config) { c.Scheduler.Dispatch.ACKTimeoutMS = 500 }
+// shortACKTimeout sets an ACK timeout for which a test can wait, and which is longer than a busy machine needs for an acknowledgement.
+func shortACKTimeout(c *config.Config) { c.Scheduler.Dispatch.ACKTimeoutMS = 2000 }
 
 // TestRetryAfterAckTimeout: a job that is not acknowledged in time is retried on another node. The slot of the first is kept until
 // the node stops listing the job.

@@ -349,6 +349,13 @@ func (ts *testScheduler) eventually(what string, ok func() bool) {
 	ts.t.Fatalf("not within %s: %s; the log:\n%s", testTimeout, what, ts.log)
 }
 
+// awaitNextMillisecond waits until the clock shows another millisecond, which is the resolution of the times of jobs over Redis.
+func (ts *testScheduler) awaitNextMillisecond() {
+	ts.t.Helper()
+	last := time.Now().UnixMilli()
+	ts.eventually("the clock shows a later time", func() bool { return time.Now().UnixMilli() > last })
+}
+
 // awaitJobState waits until a job is in a state and returns it.
 func (ts *testScheduler) awaitJobState(id, state string) wire.Job {
 	ts.t.Helper()

@@ -245,7 +245,7 @@ func (f *forger) forgeResumption() bool {
 	return conn.read()["type"] != "error"
 }
 
-var forgeries = flag.Int("forgeries", 2000, "how many forged calls TestForgedReports makes")
+var forgeries = flag.Int("forgeries", 500, "how many forged calls TestForgedReports makes")
 
 // TestForgedReports sends reports, heartbeats, registrations, uploads of speech and resumptions that are not the node's, with valid
 // keys: none is accepted. In full:

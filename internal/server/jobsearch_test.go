@@ -21,6 +21,7 @@ func TestJobSearch(t *testing.T) {
 	n := ts.registerNode("n1", object{"max_concurrent_jobs": 9})
 	names := make(map[string]string) // of jobs, by id
 	begin := func(name string, body object) delivery {
+		ts.awaitNextMillisecond() // the list is ordered by time
 		d, _ := ts.dispatchAndReceive(dispatchBody(body))
 		names[d.JobID] = name
 		return d

@@ -140,10 +140,15 @@ func servePipes(t *testing.T, version string) *pipeListener {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv := server.New(server.Options{
+	return listenPipes(t, server.New(server.Options{
 		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, Auth: auth.NewAuthenticator(keyring, nil),
 		Ping: func(context.Context) error { return nil }, Version: wire.VersionResponse{Version: version},
-	}).HTTP()
+	}).HTTP())
+}
+
+// listenPipes runs a server over pipes until the test ends.
+func listenPipes(t *testing.T, srv *http.Server) *pipeListener {
+	t.Helper()
 	p := &pipeListener{accepted: make(chan net.Conn), closed: make(chan struct{})}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(p) }()

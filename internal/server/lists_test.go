@@ -297,6 +297,7 @@ func TestJobListFilters(t *testing.T) {
 	a, b := ts.registerNode("a", nil), ts.registerNode("b", nil)
 	var ids []string
 	for i, n := range []*callbackNode{a, b, a, b} {
+		ts.awaitNextMillisecond() // the list is ordered by time
 		d, _ := ts.dispatchAndReceive(dispatchBody(object{"session_id": []string{"s1", "s2"}[i/2], "options": object{"preferred_node_id": n.id}}))
 		switch i {
 		case 1:

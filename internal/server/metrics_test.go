@@ -41,7 +41,7 @@ func TestMetricsJSONAtStart(t *testing.T) {
 // TestMetricsJSON: dispatches, refusals with their reasons, reports of services, requests for statistics and utterances are counted.
 func TestMetricsJSON(t *testing.T) {
 	t.Parallel()
-	ts := startScheduler(t)
+	ts := startScheduler(t, oftenStats)
 	n := ts.registerNode("n1", object{"installed_services": allServices(), "max_concurrent_jobs": 2})
 	ts.registerNode("n2", object{"installed_services": allServices()})
 	ts.post("/v1/nodes/n2/drain", nil)

@@ -159,32 +159,33 @@ func TestRevokeKey(t *testing.T) {
 // minted after both is valid.
 func TestTokensBetweenTwoRevocations(t *testing.T) {
 	t.Parallel()
-	ts := startSchedulerWithNamedKeys(t)
-	for i, c := range []struct{ first, second object }{
-		{object{}, object{}},
-		{object{}, object{"kid": "session_secret"}},
-		{object{"kid": "session_secret"}, object{}},
-		{object{}, object{"tenant_id": "acme"}},
-		{object{"kid": "session_secret"}, object{"key": "acme-mint"}},
+	const room = "room-1"
+	end, signer := object(nil), object{"kid": "session_secret"} // nil: the session is ended, which revokes its tokens
+	for name, c := range map[string]struct{ first, second object }{
+		"end and end":         {end, end},
+		"end and signer":      {end, signer},
+		"signer and end":      {signer, end},
+		"end and the session": {end, object{"tenant_id": "acme", "session": room}},
+		"signer and key":      {signer, object{"key": "acme-mint"}},
 	} {
-		room := fmt.Sprint("room-", i)
-		revoke := func(what object) {
-			switch {
-			case len(what) == 0:
-				ts.requestAs(acmeMint, "DELETE", "/v1/sessions/"+room, nil).decode(new(wire.SessionTerminated))
-				return
-			case what["tenant_id"] != nil:
-				what["session"] = room
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // tokens are dated in seconds, for which each case waits
+			ts := startSchedulerWithNamedKeys(t)
+			revoke := func(what object) {
+				if what == nil {
+					ts.requestAs(acmeMint, "DELETE", "/v1/sessions/"+room, nil).decode(new(wire.SessionTerminated))
+					return
+				}
+				ts.revoke(what)
 			}
-			ts.revoke(what)
-		}
-		revoke(c.first)
-		token := ts.mint(acmeMint, room)
-		revoke(c.second)
-		expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
-		if c.second["key"] == nil {
-			ts.startSessionAs(ts.mint(acmeMint, room), object{"session_id": room}).expectOpen("a session of a token that was minted after both")
-		}
+			revoke(c.first)
+			token := ts.mint(acmeMint, room)
+			revoke(c.second)
+			expectNotUpgraded(ts, "/ws/session", token, wire.Unauthorized)
+			if c.second["key"] == nil {
+				ts.startSessionAs(ts.mint(acmeMint, room), object{"session_id": room}).expectOpen("a session of a token that was minted after both")
+			}
+		})
 	}
 }
 

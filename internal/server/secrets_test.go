@@ -23,19 +23,21 @@ const (
 	signatureTag = "v1="
 )
 
-// shortJobTimeout sets short timeouts of attempts and jobs.
-func shortJobTimeout(c *config.Config) {
-	c.Scheduler.Dispatch.AttemptTimeoutMS, c.Scheduler.Dispatch.JobTimeoutMS = 1000, 1500
+// shortTimeouts sets short timeouts of acknowledgements, attempts and jobs, for deliveries of which any outcome will do.
+func shortTimeouts(c *config.Config) {
+	d := &c.Scheduler.Dispatch
+	d.ACKTimeoutMS, d.AttemptTimeoutMS, d.JobTimeoutMS = 500, 1000, 1500
 }
 
 // TestSecretsAreNotLogged causes everything that is logged, at debug level, and checks that no secret is in the log.
 func TestSecretsAreNotLogged(t *testing.T) {
 	t.Parallel()
-	ts := startScheduler(t, shortACKTimeout, shortJobTimeout, func(c *config.Config) {
+	logged := func(c *config.Config) {
 		c.Callback.Secret = signingKey
 		c.Scheduler.Observability.PathWarnMS = 0 // every request is logged
-	})
-	keyed := func(id string) *callbackNode {
+	}
+	ts := startScheduler(t, logged)
+	keyed := func(ts *testScheduler, id string) *callbackNode {
 		// A delivery with an unknown outcome keeps its slot; there are many below.
 		n := ts.registerNode(id, object{"callback_url": nil, "max_concurrent_jobs": 100})
 		n.declaration["callback_url"] = n.srv.URL + "/jobs?key=" + callbackKey
@@ -43,7 +45,8 @@ func TestSecretsAreNotLogged(t *testing.T) {
 		return n
 	}
 	ask := dispatchBody(object{"audio_ref": "https://store/" + audioPath + "/1.wav?sig=" + audioKey})
-	a, b := keyed("a"), keyed("b")
+	keyed(ts, "a")
+	keyed(ts, "b")
 
 	d, first := ts.dispatchAndReceive(ask)
 	if d.AudioRef != ask["audio_ref"] || d.query != "key="+callbackKey {
@@ -78,6 +81,8 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	ts.get("/v1/jobs/" + spokenWord + "%20" + spokenWord).expectError(wire.InvalidRequest)
 
 	// Deliveries that fail in every way.
+	failing := startScheduler(t, logged, shortTimeouts)
+	a, b := keyed(failing, "a"), keyed(failing, "b")
 	for _, wrong := range []http.HandlerFunc{
 		func(rw http.ResponseWriter, _ *http.Request) { http.Error(rw, spokenText, http.StatusBadRequest) },
 		func(rw http.ResponseWriter, _ *http.Request) {
@@ -89,30 +94,32 @@ func TestSecretsAreNotLogged(t *testing.T) {
 	} {
 		a.setAnswer(wrong)
 		b.setAnswer(wrong)
-		ts.post("/v1/dispatch/f2f", ask) // with any outcome
-		ts.nextDelivery()
-		ts.discardDeliveries()
+		failing.post("/v1/dispatch/f2f", ask) // with any outcome
+		failing.nextDelivery()
+		failing.discardDeliveries()
 	}
 	a.srv.Close()
 	b.srv.Close()
-	ts.post("/v1/dispatch/f2f", ask)
+	failing.post("/v1/dispatch/f2f", ask)
 
-	text := ts.log.String()
+	text := ts.log.String() + failing.log.String()
 	for _, line := range []string{"attempt given up", "job ended without a result", "delivery failed", "slow request", failed} {
 		if !strings.Contains(text, line) {
 			t.Errorf("%q is not in the log: the test does not cover it", line)
 		}
 	}
 	expectNoSecrets(t, "the log", text)
-	expectNoSecrets(t, "/metrics", string(ts.get("/metrics").body))
-	expectNoSecrets(t, "/v1/nodes", string(ts.get("/v1/nodes").body))
+	for _, one := range []*testScheduler{ts, failing} {
+		expectNoSecrets(t, "/metrics", string(one.get("/metrics").body))
+		expectNoSecrets(t, "/v1/nodes", string(one.get("/v1/nodes").body))
+	}
 }
 
 // TestNodeAnswerIsNotLogged: a node answers with something that is not HTTP; the error of the HTTP client quotes it, and must not
 // be logged.
 func TestNodeAnswerIsNotLogged(t *testing.T) {
 	t.Parallel()
-	ts := startScheduler(t, shortACKTimeout, shortJobTimeout)
+	ts := startScheduler(t, shortTimeouts)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

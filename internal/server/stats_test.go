@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/wire"
 )
+
+// oftenStats makes the statistics more often than a configuration may.
+func oftenStats(c *config.Config) { c.Scheduler.Stats.IntervalSeconds = 1 }
 
 // waitForStats waits until there are statistics: an instance that has just started has none.
 func (ts *testScheduler) waitForStats() response {
@@ -26,7 +30,7 @@ func (ts *testScheduler) waitForStats() response {
 // TestStats: the statistics contain the nodes, and the jobs that ended.
 func TestStats(t *testing.T) {
 	t.Parallel()
-	ts := startScheduler(t)
+	ts := startScheduler(t, oftenStats)
 	n := ts.registerNode("n1", nil)
 	d, _ := ts.dispatchAndReceive(dispatchBody(nil))
 	n.ack(d, nil)

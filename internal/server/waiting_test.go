@@ -1,12 +1,13 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -159,29 +160,32 @@ func TestMaxWaitIsChecked(t *testing.T) {
 // TestWaitOutlivesTheTimeouts: a request that waits is not ended by the timeouts of slow peers, and its answer is written after them.
 func TestWaitOutlivesTheTimeouts(t *testing.T) {
 	t.Parallel()
-	const timeout = 100 * time.Millisecond
-	ended := make(chan error, 1)
-	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.ReadAll(r.Body)
-		select {
-		case <-r.Context().Done():
-		case <-time.After(5 * timeout):
+	synctest.Test(t, func(t *testing.T) {
+		const timeout = 100 * time.Millisecond
+		ended := make(chan error, 1)
+		p := listenPipes(t, &http.Server{ReadTimeout: timeout, WriteTimeout: timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.ReadAll(r.Body)
+			select {
+			case <-r.Context().Done():
+			case <-time.After(5 * timeout):
+			}
+			ended <- r.Context().Err()
+			server.WriteBody(w, []byte("answer"))
+		})})
+		conn := p.dial(t)
+		if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\n\r\nbody"); err != nil {
+			t.Fatal(err)
 		}
-		ended <- r.Context().Err()
-		server.WriteBody(w, []byte("answer"))
-	}))
-	s.Config.ReadTimeout, s.Config.WriteTimeout = timeout, timeout
-	s.Start()
-	defer s.Close()
-	resp, err := s.Client().Post(s.URL, "text/plain", strings.NewReader("body"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "answer" {
-		t.Errorf("%q, %v", text, err)
-	}
-	if err := <-ended; err != nil {
-		t.Errorf("the request was ended: %v", err)
-	}
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "answer" {
+			t.Errorf("%q, %v", text, err)
+		}
+		if err := <-ended; err != nil {
+			t.Errorf("the request was ended: %v", err)
+		}
+	})
 }
