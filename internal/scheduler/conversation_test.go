@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -64,7 +66,7 @@ func TestConversationsEndToEnd(t *testing.T) {
 	}
 	clients.Wait()
 	t.Logf("at most %d jobs at once", maxRunning.Load())
-	wantMetrics(t, url, map[string]float64{
+	awaitMetrics(t, url, map[string]float64{
 		`lingua_session_events_total{event="started"}`: 4,
 		`lingua_session_events_total{event="ended"}`:   4,
 		`lingua_utterances_total{reason="manual"}`:     24,
@@ -73,8 +75,20 @@ func TestConversationsEndToEnd(t *testing.T) {
 	})
 }
 
-// wantMetrics checks values of /metrics. An absent one is 0.
-func wantMetrics(t *testing.T, url string, want map[string]float64) {
+// awaitMetrics waits until /metrics has these values: what a client sees may be counted after it. An absent value is 0.
+func awaitMetrics(t *testing.T, url string, want map[string]float64) {
+	t.Helper()
+	diff := ""
+	for began := time.Now(); time.Since(began) < waitLimit; backoff.Sleep(t.Context(), pollInterval) {
+		if diff = cmp.Diff(want, readMetrics(t, url, want)); diff == "" {
+			return
+		}
+	}
+	t.Errorf("metrics (-want +got):\n%s", diff)
+}
+
+// readMetrics reads some values of /metrics.
+func readMetrics(t *testing.T, url string, names map[string]float64) map[string]float64 {
 	t.Helper()
 	resp, err := http.Get(url + "/metrics")
 	if err != nil {
@@ -82,17 +96,16 @@ func wantMetrics(t *testing.T, url string, want map[string]float64) {
 	}
 	defer resp.Body.Close()
 	got := make(map[string]float64)
+	for name := range names {
+		got[name] = 0
+	}
 	for lines := bufio.NewScanner(resp.Body); lines.Scan(); {
 		name, value, _ := strings.Cut(lines.Text(), " ")
-		if _, ok := want[name]; ok {
+		if _, ok := names[name]; ok {
 			got[name], _ = strconv.ParseFloat(value, 64)
 		}
 	}
-	for name, n := range want {
-		if got[name] != n {
-			t.Errorf("%s is %v, want %v", name, got[name], n)
-		}
-	}
+	return got
 }
 
 // runConversation runs a session of six utterances and checks the results.

@@ -3,10 +3,14 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -26,9 +31,43 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+// buildDir is where buildOnce builds. TestMain creates and removes it.
+var buildDir string
+
+// buildOnce builds the scheduler, once for all tests that run it as a process.
+var buildOnce = sync.OnceValues(func() (string, error) { return clustertest.Build(buildDir, "lingua") })
+
 // TestMain checks that a scheduler that has stopped leaves no goroutine behind.
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer))
+	var err error
+	if buildDir, err = os.MkdirTemp("", "scheduler"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer), goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(buildDir)
+		os.Exit(code)
+	}))
+}
+
+// startProcesses starts instances on a Redis, each a process of its own with further arguments and environment.
+func startProcesses(t *testing.T, count int, redis *redistest.Server, args []string, env ...string) []*clustertest.Instance {
+	t.Helper()
+	binary, err := buildOnce()
+	if err != nil {
+		t.Fatal(err)
+	}
+	instances := make([]*clustertest.Instance, count)
+	for i := range instances {
+		name := fmt.Sprintf("i-%d", i)
+		in := clustertest.NewInstance(t, name, binary, filepath.Join(t.ArtifactDir(), name+".log"))
+		in.Args = args
+		in.Env = append([]string{"LINGUA_STORE=" + redis.URL(), "LINGUA_SCHEDULER_PHASE2_INSTANCE_ID=" + name}, env...)
+		if err := in.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		instances[i] = in
+	}
+	return instances
 }
 
 // Several tests run two instances in this process that share nothing but a Redis.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -66,7 +67,7 @@ func TestSearchAsksAllInstances(t *testing.T) {
 func TestSearchNamesInstancesThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	instances := startInstances(t, 1, redistest.Start(t).URL(), keyedConfig(t, newPeerSecret), nil)
-	finishJobs(t, instances[0], "n1")
+	jobs := finishJobs(t, instances[0], "n1")
 	behaviours := map[string]http.HandlerFunc{
 		"hangs-12345678": func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"breaks-12345678": func(w http.ResponseWriter, _ *http.Request) {
@@ -93,16 +94,22 @@ func TestSearchNamesInstancesThatDoNotAnswer(t *testing.T) {
 		}
 	}
 	began := time.Now()
-	list := getList[wire.JobList](t, instances[0], "/v1/jobs?state=DONE", keyOfOperator)
+	var list wire.JobList
+	var detail wire.JobDetail
+	var searches sync.WaitGroup
+	searches.Go(func() { list = getList[wire.JobList](t, instances[0], "/v1/jobs?state=DONE", keyOfOperator) })
+	searches.Go(func() {
+		detail = getList[wire.JobDetail](t, instances[0], "/v1/jobs/"+jobs[0]+"?decisions=true", keyOfOperator)
+	})
+	searches.Wait()
 	if diff := cmp.Diff(want, list.Incomplete); diff != "" || !list.Partial || len(list.Jobs) != 2 {
 		t.Errorf("%d jobs, partial %v, without (-want +got):\n%s", len(list.Jobs), list.Partial, diff)
 	}
-	detail := getList[wire.JobDetail](t, instances[0], "/v1/jobs/"+list.Jobs[0].JobID+"?decisions=true", keyOfOperator)
 	if diff := cmp.Diff(want, detail.Incomplete); diff != "" || len(detail.Decisions) != 1 {
 		t.Errorf("%d decisions, without (-want +got):\n%s", len(detail.Decisions), diff)
 	}
-	if took := time.Since(began); took > waitLimit {
-		t.Errorf("two searches took %s", took)
+	if took := time.Since(began); took > 20*time.Second {
+		t.Errorf("the searches took %s", took)
 	}
 }
 

@@ -103,8 +103,8 @@ func listJobs(t *testing.T, at *instance, key string) (list wire.JobList) {
 	return list
 }
 
-// finishJobs lets a job of each of two tenants end at an instance.
-func finishJobs(t *testing.T, at *instance, node string) {
+// finishJobs lets a job of each of two tenants end at an instance, and returns their ids.
+func finishJobs(t *testing.T, at *instance, node string) (jobs []string) {
 	t.Helper()
 	post := func(path string, in, out any) error { return postAs(t, at.peer.URL+path, in, out) }
 	callback := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
@@ -125,7 +125,9 @@ func finishJobs(t *testing.T, at *instance, node string) {
 			Result:        json.RawMessage(`{"text_tgt": "text of ` + tenant + `"}`),
 		}
 		waitUntil(t, "the result to be accepted", waitLimit, func() bool { return post("/v1/job/done", done, new(wire.OKResponse)) == nil })
+		jobs = append(jobs, placed.JobID)
 	}
+	return jobs
 }
 
 // TestInstancesAskEachOtherWithTheirOwnSecret: lists contain the jobs of all instances, as much as the caller may see, also while the

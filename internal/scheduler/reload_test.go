@@ -18,6 +18,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
@@ -56,7 +57,7 @@ func (f *keysFile) write(ages ...string) {
 		f.replace(file, secretOf("signer", age))
 		signers += fmt.Sprintf("[[auth.signers]]\nkid = %q\nuse = %q\nsecret_file = %q\n", age, []string{"sign", "verify"}[min(i, 1)], file)
 	}
-	f.replace(f.path, "[auth]\ncluster_secret = ["+strings.Join(cluster, ", ")+"]\n[callback]\nallowed_targets = []\n"+
+	f.replace(f.path, "[scheduler.sessions]\nutterances_per_second = 100\n[auth]\ncluster_secret = ["+strings.Join(cluster, ", ")+"]\n[callback]\nallowed_targets = []\n"+
 		"[[auth.keys]]\nname = \"admin\"\nrole = \"operator\"\n"+hashes("operator")+
 		"[[auth.keys]]\nname = \"gpus\"\nrole = \"node\"\nnodes = \"gpu-*\"\n"+hashes("node")+
 		"[[auth.keys]]\nname = \"backend\"\nrole = \"minter\"\ntenant = \"acme\"\n"+hashes("minter")+signers)
@@ -76,7 +77,7 @@ func (f *keysFile) load(store string) (config.Config, []string, error) {
 	return c, warnings, err
 }
 
-// rotation is instances that share a config file, and callers that use all of its keys without a pause.
+// rotation is instances that share a config file, and callers that use all of its keys again and again.
 type rotation struct {
 	t         *testing.T
 	file      *keysFile
@@ -127,6 +128,7 @@ func (r *rotation) run(ctx context.Context, name string, action func(ctx context
 				return
 			}
 			done.Add(1)
+			backoff.Sleep(ctx, 5*time.Millisecond) // or they would take the processor from the instances
 		}
 	})
 }

@@ -49,12 +49,9 @@ func (r *rotation) startSpeakers() {
 	}
 }
 
-// utteranceInterval is between the utterances of a speaker; a session may begin five a second.
-const utteranceInterval = 250 * time.Millisecond
-
 // speak says one utterance and waits for its result.
 func (s *speaker) speak(ctx context.Context) error {
-	backoff.Sleep(ctx, utteranceInterval)
+	backoff.Sleep(ctx, 50*time.Millisecond)
 	_, err := s.Write(tone(60))
 	if err = errors.Join(err, s.Commit()); err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http/httptest"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -261,25 +260,12 @@ func traceOfFailedNode(t *testing.T) {
 // client continues on another instance, which gives the job to a node for the third time.
 func traceOfDeadInstance(t *testing.T) {
 	t.Parallel()
-	binary, err := clustertest.Build(t.TempDir(), "lingua")
-	if err != nil {
-		t.Fatal(err)
-	}
 	collector, url := startCollector(t)
-	redis := redistest.Start(t)
-	instances := make([]*clustertest.Instance, 3)
-	urls := make([]string, len(instances))
-	for i := range instances {
-		name := fmt.Sprintf("i-%d", i)
-		in := clustertest.NewInstance(t, name, binary, filepath.Join(t.ArtifactDir(), name+".log"))
-		in.Env = []string{
-			"LINGUA_STORE=" + redis.URL(), "LINGUA_SCHEDULER_PHASE2_INSTANCE_ID=" + name,
-			"LINGUA_SCHEDULER_TRACING_OTLP_ENDPOINT=" + url, "LINGUA_SCHEDULER_TRACING_SAMPLE_RATIO=1",
-		}
-		if err := in.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		instances[i], urls[i] = in, in.URL()
+	instances := startProcesses(t, 3, redistest.Start(t), nil,
+		"LINGUA_SCHEDULER_TRACING_OTLP_ENDPOINT="+url, "LINGUA_SCHEDULER_TRACING_SAMPLE_RATIO=1")
+	var urls []string
+	for _, in := range instances {
+		urls = append(urls, in.URL())
 	}
 	s, err := client.Start(t.Context(), client.Config{URLs: urls, Log: discardLog, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
 	if err != nil {
