@@ -1,7 +1,3 @@
-//go:build !race
-
-// The other tests run the suite under the race detector.
-
 package redisstore_test
 
 import (
@@ -27,8 +23,8 @@ const commandsFile = "../../../deploy/redis/commands"
 // administration are the commands that this test runs itself, beside "info", which the store uses too.
 var administration = []string{"acl|setuser", "acl|log", "config|resetstat"}
 
-// TestStoreUsesOnlyItsCommands runs the whole suite as a Redis user that may run only the commands of commandsFile, on keys with the
-// prefix of the store: nothing is refused, and every one of the commands is used.
+// TestStoreUsesOnlyItsCommands runs the whole suite on a single server, as a Redis user that may run only the commands of commandsFile, on keys
+// with the prefix of the store: nothing is refused, and every one of the commands is used.
 func TestStoreUsesOnlyItsCommands(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

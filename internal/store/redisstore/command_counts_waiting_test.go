@@ -4,6 +4,7 @@ package redisstore_test
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -16,16 +17,20 @@ import (
 func fillClasses(t *testing.T, s *redisstore.Store, pool core.PoolID, now int64, classes int, tenants ...string) []string {
 	t.Helper()
 	var names []string
+	var waiters sync.WaitGroup
 	for i := range classes {
 		class := fmt.Sprintf("x%03d", i)
 		names = append(names, class)
-		for _, tenant := range tenants {
-			w := fairqueue.Waiter{ID: class + tenant, Class: class, Tenant: tenant, Instance: "i-1", Since: now, Deadline: now + 60_000}
-			if r, err := s.Enqueue(t.Context(), pool, fairqueue.EnqueueParams{Waiter: w, Weight: 1, MaxWaiting: 10_000}); err != nil || r.Verdict != fairqueue.Queued {
-				t.Fatalf("enqueue: %+v, %v", r, err)
+		waiters.Go(func() {
+			for _, tenant := range tenants {
+				w := fairqueue.Waiter{ID: class + tenant, Class: class, Tenant: tenant, Instance: "i-1", Since: now, Deadline: now + 60_000}
+				if r, err := s.Enqueue(t.Context(), pool, fairqueue.EnqueueParams{Waiter: w, Weight: 1, MaxWaiting: 10_000}); err != nil || r.Verdict != fairqueue.Queued {
+					t.Errorf("enqueue: %+v, %v", r, err)
+				}
 			}
-		}
+		})
 	}
+	waiters.Wait()
 	return names
 }
 

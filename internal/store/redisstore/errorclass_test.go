@@ -61,7 +61,7 @@ func TestErrorsAreCountedByClass(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	var counter classCounter
-	s := open(t, r.URL(), func(o *redisstore.Options) { o.Timeout, o.OnError = 1500*time.Millisecond, counter.add })
+	s := open(t, r.URL(), func(o *redisstore.Options) { o.OnError = counter.add })
 	if _, err := s.Get(t.Context(), "job-1"); err == nil {
 		t.Fatal("there is a job")
 	}
@@ -85,6 +85,7 @@ func TestErrorsAreCountedByClass(t *testing.T) {
 		t.Errorf("after a call whose caller has left: %v, %v, before %s", err, &counter, before)
 	}
 
+	s = open(t, r.URL(), func(o *redisstore.Options) { o.Timeout, o.OnError = 500*time.Millisecond, counter.add })
 	r.Stop()
 	counter.callUntil(t, s, store.ErrorTimeout)
 	counter.callUntil(t, s, store.ErrorBreaker)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha1" //nolint:gosec // Redis identifies scripts by it
 	"encoding/hex"
+	"strconv"
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -81,10 +82,16 @@ func (s *Store) CheckIncarnation(ctx context.Context) error {
 }
 
 // UseClock makes the scripts of queues read the time from a key instead of the clock of the server.
-func (s *Store) UseClock(key string) {
+func (s *Store) UseClock(key string) { s.setQueueClock("tonumber(redis.call('GET', '" + key + "'))") }
+
+// StopQueueClock makes the scripts of queues take a time, in Unix ms, for that of the server.
+func (s *Store) StopQueueClock(at int64) { s.setQueueClock(strconv.FormatInt(at, 10)) }
+
+// setQueueClock makes the scripts of queues take the value of an expression for the time of the server.
+func (s *Store) setQueueClock(expression string) {
 	s.queueScripts = loadQueueScripts(func(name string) script {
 		text := scriptSource("lib") + "\n" + scriptSource("lib_wait") + "\n" + scriptSource(name)
-		text = replaceOnce(text, "local t = redis.call('TIME')\n  return t[1] * 1000 + math.floor(t[2] / 1000)", "return tonumber(redis.call('GET', '"+key+"'))")
+		text = replaceOnce(text, "local t = redis.call('TIME')\n  return t[1] * 1000 + math.floor(t[2] / 1000)", "return "+expression)
 		text = replaceOnce(text, "return not_after > 0 and now > not_after", "return false")
 		text = expandConstants(text)
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // Redis identifies scripts by it

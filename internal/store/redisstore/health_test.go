@@ -39,7 +39,7 @@ func wantHealth(t *testing.T, health <-chan bool, want bool) {
 func TestCancelledCallsDoNotHideOutage(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
-	s, health := openWithHealth(t, r, 400*time.Millisecond)
+	s, health := openWithHealth(t, r, time.Second)
 	r.Stop()
 	defer r.Continue()
 	done := make(chan struct{})
@@ -67,7 +67,7 @@ func TestCancelledCallsDoNotHideOutage(t *testing.T) {
 // TestExpiredCallsDoNotOpenBreaker: calls whose deadline is over before Redis could answer are no evidence against Redis.
 func TestExpiredCallsDoNotOpenBreaker(t *testing.T) {
 	t.Parallel()
-	s, health := openWithHealth(t, redistest.Start(t), 5*time.Second)
+	s, health := openWithHealth(t, redistest.Start(t), callTimeout)
 	expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	for range 50 {
@@ -89,7 +89,7 @@ func TestExpiredCallsDoNotOpenBreaker(t *testing.T) {
 func TestRecoveryOfFullRedis(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
-	s, health := openWithHealth(t, r, 5*time.Second)
+	s, health := openWithHealth(t, r, callTimeout)
 	n, err := s.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "node-a", Health: core.HealthReady, MaxJobs: 1}})
 	if err != nil {
 		t.Fatal(err)

@@ -14,12 +14,13 @@ import (
 // the slots of a cluster are complete.
 func TestInspectReplicas(t *testing.T) {
 	t.Parallel()
-	for mode, start := range map[string]func() (url string, servers int){
-		"sentinel": func() (string, int) { s := redistest.StartSentinel(t); return s.URL(), len(s.Servers()) },
-		"cluster":  func() (string, int) { c := redistest.StartCluster(t); return c.URL(), len(c.Servers()) },
+	for mode, start := range map[string]func(t *testing.T) (url string, servers int){
+		"sentinel": func(t *testing.T) (string, int) { s := redistest.StartSentinel(t); return s.URL(), len(s.Servers()) },
+		"cluster":  func(t *testing.T) (string, int) { c := redistest.StartCluster(t); return c.URL(), len(c.Servers()) },
 	} {
 		t.Run(mode, func(t *testing.T) {
-			url, servers := start()
+			t.Parallel()
+			url, servers := start(t)
 			i := open(t, url).Inspect(t.Context())
 			replicas, slots := 0, ""
 			for _, s := range i.Servers {

@@ -19,6 +19,7 @@ func TestNoDigestIsLeft(t *testing.T) {
 	var prefix string
 	a := open(t, server.URL(), func(o *redisstore.Options) { prefix = o.Prefix })
 	b := open(t, server.URL(), func(o *redisstore.Options) { o.Prefix = prefix })
+	var nodes sync.WaitGroup
 	for i := range 300 {
 		id := core.NodeID(fmt.Sprint("node-", i))
 		register := func(s *redisstore.Store) {
@@ -26,14 +27,17 @@ func TestNoDigestIsLeft(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		register(a)
-		var both sync.WaitGroup
-		both.Go(func() { register(b) })
-		if _, err := a.Remove(t.Context(), store.RemoveParams{Node: id}); err != nil {
-			t.Error(err)
-		}
-		both.Wait()
+		nodes.Go(func() {
+			register(a)
+			var both sync.WaitGroup
+			both.Go(func() { register(b) })
+			if _, err := a.Remove(t.Context(), store.RemoveParams{Node: id}); err != nil {
+				t.Error(err)
+			}
+			both.Wait()
+		})
 	}
+	nodes.Wait()
 	keys, err := server.Do("KEYS", prefix+":v1:nodes:digests:*")
 	if err != nil {
 		t.Fatal(err)

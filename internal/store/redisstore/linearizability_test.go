@@ -24,7 +24,7 @@ const checkTimeout = time.Minute
 // searches an order of their calls in which every answer is that of the model. It keeps the machine busy, so it does not run in parallel
 // with tests that depend on the clock.
 func TestLedgerIsLinearizable(t *testing.T) {
-	const rounds = 24
+	const rounds = 12
 	nodes := (*operations + callsPerNode(rounds) - 1) / callsPerNode(rounds)
 	began := time.Now()
 	history := recordHistory(t, openRecordedStores(t, redistest.Start(t).URL(), nil), nodes, rounds)
@@ -81,19 +81,27 @@ func TestBrokenLedgersAreCaught(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			all := openRecordedStores(t, url, c.rewrite)
-			history := recordHistory(t, all, 4, 1+len(idleTimes))
-			if !slices.ContainsFunc(all, func(s recordedStore) bool { return s.recorder.Rewritten() > 0 }) {
-				t.Fatal("no command was rewritten")
-			}
-			f := checkHistory(history)
-			t.Logf("%d operations, %d leases expired: %s %s", len(history), f.expired, f.result, f.counterexample)
-			if f.result != c.want {
-				t.Errorf("%s, want %s", f.result, c.want)
+			for try := 1; ; try++ {
+				all := openRecordedStores(t, url, c.rewrite)
+				history := recordHistory(t, all, 4, 1+len(idleTimes))
+				if !slices.ContainsFunc(all, func(s recordedStore) bool { return s.recorder.Rewritten() > 0 }) {
+					t.Fatal("no command was rewritten")
+				}
+				f := checkHistory(history)
+				t.Logf("%d operations, %d leases expired: %s %s", len(history), f.expired, f.result, f.counterexample)
+				if f.result == c.want {
+					return
+				}
+				if c.want == porcupine.Ok || try == brokenLedgerTries {
+					t.Fatalf("%s, want %s", f.result, c.want)
+				}
 			}
 		})
 	}
 }
+
+// brokenLedgerTries is how many histories are recorded until one shows the error. Nearly each of them does.
+const brokenLedgerTries = 40
 
 const deleteExpired = `local ttl = math.ceil(presence / TICK) + 1
 redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', string.format('(%.0f', (tick + 1) * AGES * CODES))

@@ -20,9 +20,10 @@ import (
 // contains the URL of Redis, the prefix and the scheduler's name.
 const stressProcessEnv = "LINGUA_STRESS_SCHEDULER"
 
-// stressTiming is short, so that leases expire often. Records outlive the test.
+// stressTiming is short, so that leases expire, but the presence is longer than a busy machine stalls: a node that sends no heartbeat for so long
+// has jobs without leases. Records outlive the test.
 var stressTiming = store.Timing{
-	Presence: 1500 * time.Millisecond, ReservedTTL: 500 * time.Millisecond, Attempt: 4 * time.Second, Job: 5 * time.Second, Retention: 2 * time.Hour,
+	Presence: 3 * time.Second, ReservedTTL: 500 * time.Millisecond, Attempt: 6 * time.Second, Job: 7 * time.Second, Retention: 2 * time.Hour,
 }
 
 // scheduler is a process that uses the store as package dispatch does, until it is killed.

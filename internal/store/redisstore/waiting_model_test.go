@@ -48,9 +48,8 @@ func TestQueueAgreesWithItsModel(t *testing.T) {
 }
 
 // TestLargeQueueAgreesWithItsModel does the same with more tenants than wait_offer reads of a class at a time, and with tenants that wait in more
-// classes than it compares.
+// classes than it compares. It keeps Redis busy, so it does not run in parallel with tests that depend on the clock.
 func TestLargeQueueAgreesWithItsModel(t *testing.T) {
-	t.Parallel()
 	p := queuePair{tenants: []string{"a", "B", "b", "ba", "c-", "c", "c_", "C", "d", "é", "e", "0", "f"}, batch: 160, slots: fairqueue.MaxOffers}
 	for i := range fairqueue.MaxUrgent + 8 {
 		p.classes = append(p.classes, fmt.Sprintf("x%02d", i))

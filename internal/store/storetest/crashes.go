@@ -11,7 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// crashBehaviours is the specification of the store as a whole: concurrent dispatchers and nodes make random calls and crash at random
+// crashBehaviours is the specification of the store as a whole: concurrent dispatchers and nodes make random calls and crash at many
 // points, and an auditor that shares nothing with the store checks that no node is oversold, no slot leaks and no job has two outcomes.
 var crashBehaviours = []behaviour{
 	{"the promises hold with nodes that list their jobs", func(t *testing.T, h *Harness) { newCrashTest(h, true).run(t) }},
@@ -65,7 +65,7 @@ func (c *crashTest) run(t *testing.T) {
 		workers.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 42))
 			for i := range c.h.Rounds {
-				c.runJob(t, rng, core.JobID(fmt.Sprintf("job-%d-%d", w, i)))
+				c.runJob(t, rng, core.JobID(fmt.Sprintf("job-%d-%d", w, i)), (w*c.h.Rounds+i)%crashPoints)
 			}
 		})
 	}
@@ -174,9 +174,11 @@ func (c *crashTest) countOutcome(o store.Outcome, job core.JobID) {
 	}
 }
 
-// runJob dispatches one job, with a crash at a random point.
-func (c *crashTest) runJob(t *testing.T, rng *rand.Rand, id core.JobID) {
-	crash := rng.IntN(12) // most points are past the end: no crash
+// crashPoints is in how many places a dispatcher can crash, in equal parts of the jobs. Most are past the end: no crash.
+const crashPoints = 12
+
+// runJob dispatches one job, with a crash at a point.
+func (c *crashTest) runJob(t *testing.T, rng *rand.Rand, id core.JobID, crash int) {
 	for range 1000 {
 		if c.tryNode(t, rng, id, c.nodes[rng.IntN(len(c.nodes))], crash) {
 			return

@@ -27,7 +27,8 @@ var jobBehaviours = []behaviour{
 	{"every transition has the result of store.Transition", testTransitions},
 	{"a retry belongs to its owner until its deadline, which the owner can renew", testRetryOwner},
 	{"the deadline of a job that waits for its audio moves once, and its record outlives the wait", testSuspendedDeadline},
-	{"an ended record is kept for the retention, a live one for two presences after its deadline", testRecordRetention},
+	{"an ended record is kept for the retention, and a live one until its deadline", testEndedRecord},
+	{"a live record is kept for two presences after its deadline", testLiveRecord},
 	{"the clock of a record advances between its transitions", testRecordClock},
 	{"a list selects by state, node, session, language and region, the newest first, up to a limit", testListSelects},
 	{"a list continues after a position, whatever was created meanwhile", testListPages},
@@ -217,7 +218,7 @@ func testSuspendedDeadline(t *testing.T, h *Harness) {
 	wantDeadline("later", job, p.Timeout+grace)
 }
 
-func testRecordRetention(t *testing.T, h *Harness) {
+func testEndedRecord(t *testing.T, h *Harness) {
 	h.create(t, h.jobParams("job-live", "node-a", "t.1"))
 	h.create(t, h.jobParams("job-done", "node-a", "t.2"))
 	h.apply(t, store.ApplyParams{Job: "job-done", Event: core.EventDone, AnyHolder: true, Result: []byte(`{"text_tgt":"x"}`)})
@@ -234,9 +235,19 @@ func testRecordRetention(t *testing.T, h *Harness) {
 			t.Errorf("the live job before its deadline: %v", err)
 		}
 	}
-	h.Wait(h.Timing.Job + 2*h.Timing.Presence)
-	if _, err := h.Store.Get(t.Context(), "job-live"); !errors.Is(err, store.ErrNoJob) {
-		t.Errorf("the live job long after its deadline: %v, want ErrNoJob", err)
+}
+
+func testLiveRecord(t *testing.T, h *Harness) {
+	p := h.jobParams("job-1", "node-a", "t.1")
+	p.Timeout = h.Timing.Presence / 4
+	h.create(t, p)
+	h.Wait(p.Timeout + h.Timing.Presence)
+	if _, err := h.Store.Get(t.Context(), "job-1"); err != nil {
+		t.Errorf("one presence after its deadline: %v", err)
+	}
+	h.Wait(h.Timing.Presence + h.Slack)
+	if _, err := h.Store.Get(t.Context(), "job-1"); !errors.Is(err, store.ErrNoJob) {
+		t.Errorf("two presences after its deadline: %v, want ErrNoJob", err)
 	}
 }
 
@@ -298,7 +309,8 @@ func testListPages(t *testing.T, h *Harness) {
 		}
 		p.After = store.PositionOf(jobs[len(jobs)-1])
 		id := core.JobID(fmt.Sprintf("late-%d", len(got)))
-		h.mustReserve(t, node, id) // newer than the position of the list
+		h.heartbeat(t, node, heartbeat{}) // it is not silent, however long that took
+		h.mustReserve(t, node, id)        // newer than the position of the list
 		h.create(t, h.jobParams(id, "node-a", leaseRef("node-a", id).Token))
 	}
 	if diff := cmp.Diff([]core.JobID{"job-4", "job-3", "job-2", "job-1", "job-0"}, got); diff != "" {
@@ -391,6 +403,7 @@ func (h *Harness) createListedJobs(t *testing.T) *core.Node {
 			on, p.Holder.Node, p.Spec.Session = b, "node-b", "room-2"
 			p.Spec.Direction, p.Spec.Options.Region = core.Direction{Src: "ko", Tgt: "ja"}, "eu"
 		}
+		h.heartbeat(t, on, heartbeat{}) // it is not silent, however long that took
 		h.mustReserve(t, on, id)
 		h.create(t, p)
 		h.Wait(10 * time.Millisecond) // so that they differ in age

@@ -243,7 +243,7 @@ func testTenantReadmitted(t *testing.T, h *Harness) {
 }
 
 func testDispatchRate(t *testing.T, h *Harness) {
-	const perSecond = 5
+	const perSecond = 2
 	limits := core.TenantLimits{DispatchRate: perSecond}
 	repeatWhileSlow(t, func(name core.NodeID) (inTime bool) {
 		tenant := core.TenantID(name)
