@@ -44,21 +44,3 @@ func TestMonitorReportsCommands(t *testing.T) {
 		}
 	}
 }
-
-func TestCommandStats(t *testing.T) {
-	t.Parallel()
-	s := Start(t)
-	s.ResetStats()
-	for range 3 {
-		expect(t, s.Do, "OK", "SET", "key", "value")
-	}
-	expect(t, s.Do, "value", "EVAL", `return redis.call("GET", KEYS[1])`, "1", "key")
-	want := map[string]int64{"set": 3, "eval": 1, "get": 1, "config|resetstat": 1}
-	if diff := cmp.Diff(want, s.CommandStats()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	s.ResetStats()
-	if n := s.CommandStats()["set"]; n != 0 {
-		t.Errorf("%d SETs after a reset", n)
-	}
-}
