@@ -41,9 +41,12 @@ type testCluster struct {
 // conversations is how many conversations the tests have.
 const conversations = 8
 
-// startCluster starts instances, and the fleet of the demo with conversations.
+// startCluster starts instances, and the fleet of the demo with conversations. Short tests do not run it.
 func startCluster(t testing.TB, instances, conversations int) *testCluster {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs processes of the scheduler, and most of its tests a browser")
+	}
 	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)

@@ -10,8 +10,9 @@ import (
 )
 
 // TestPages visits every page in both languages and themes, in several widths and with every role: axe finds nothing, the console has no
-// error and no policy is violated. It uses the whole machine; the other tests mostly wait, and run in parallel after it.
+// error and no policy is violated.
 func TestPages(t *testing.T) {
+	t.Parallel()
 	c := startCluster(t, 3, conversations)
 	c.runProgram("pages.mjs", c.balancer.URL())
 }

@@ -85,11 +85,11 @@ func command(t testing.TB, file string, given Arguments) *exec.Cmd {
 func chromium(t testing.TB) string {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(programs(), "node_modules", "puppeteer-core")); err != nil {
-		t.Fatalf("the dependencies of the dashboard are not installed; install them with: make dashboard-tools (%v)", err)
+		t.Fatalf("the dependencies of the dashboard are not installed; install them with: make tools (%v)", err)
 	}
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		t.Fatal("chromium is not on PATH: make dashboard-tools installs it")
+		t.Fatal("chromium is not on PATH: make tools installs it")
 	}
 	return path
 }

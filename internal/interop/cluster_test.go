@@ -32,18 +32,19 @@ type testCluster struct {
 	http      *http.Client
 }
 
-// startCluster starts instances with one Redis and default settings.
-func startCluster(t *testing.T, instances int) *testCluster {
+// startCluster starts instances with one Redis and default settings, but for some in the form of environment variables.
+func startCluster(t *testing.T, instances int, settings ...string) *testCluster {
 	t.Helper()
+	skipShort(t)
 	requireModules(t, "js")
-	return startInstances(t, redistest.Start(t).URL(), instances)
+	return startInstances(t, redistest.Start(t).URL(), instances, settings...)
 }
 
 // requireModules checks that the dependencies of programs in JavaScript are installed.
 func requireModules(t *testing.T, dir string) {
 	t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", "ws")); err != nil {
-		t.Fatalf("the dependencies of the programs in JavaScript are not installed; install them with: make interop (%v)", err)
+		t.Fatalf("the dependencies of the programs in JavaScript are not installed; install them with: make tools (%v)", err)
 	}
 }
 
@@ -51,10 +52,7 @@ func requireModules(t *testing.T, dir string) {
 func startInstances(t *testing.T, store string, instances int, settings ...string) *testCluster {
 	t.Helper()
 	c := &testCluster{t: t, http: &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}}
-	binary, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
+	binary := scheduler(t)
 	for n := range instances {
 		c.instances = append(c.instances, c.launchInstance(binary, store, n, settings))
 	}

@@ -6,5 +6,5 @@
 // what the session printed: every utterance ended once, in order, in time, with exactly its audio.
 //
 // The nodes and sessions of the directory examples run here too, in every language, while schedulers end and restart.
-// `make interop` installs the dependencies of all these programs.
+// `make tools` installs the dependencies of all these programs.
 package interop

@@ -37,12 +37,13 @@ var findPython = sync.OnceValues(func() (string, error) {
 			return python, nil
 		}
 	}
-	return "", errors.New("no Python has the package websockets; install it with: make interop")
+	return "", errors.New("no Python has the package websockets; install it with: make tools")
 })
 
 // exampleCommand returns the command of an example: the node or the session of a language.
 func exampleCommand(t *testing.T, lang, program string, args ...string) *exec.Cmd {
 	t.Helper()
+	skipShort(t)
 	interpreter, err := languages[lang].interpreter()
 	if err != nil {
 		t.Fatal(err)

@@ -16,9 +16,9 @@ var buildDir string
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if !isFlagSet("test.parallel") {
-		// The cases wait for timers of the protocol, not for the processor: more of them than there are cores fit.
-		_ = flag.Set("test.parallel", "24")
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() != "1" {
+		// The cases wait for timers of the protocol, and hardly use a processor: more of them fit than of the tests of other packages.
+		_ = parallel.Value.Set("24")
 	}
 	var err error
 	if buildDir, err = os.MkdirTemp("", "interop"); err != nil {
@@ -30,11 +30,24 @@ func TestMain(m *testing.M) {
 	}))
 }
 
-func isFlagSet(name string) bool {
-	found := false
-	flag.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
+// buildScheduler builds the scheduler, once for all cases.
+var buildScheduler = sync.OnceValues(func() (string, error) { return clustertest.Build(buildDir, "lingua") })
+
+// scheduler returns the path of the scheduler. Short tests run none.
+func scheduler(t *testing.T) string {
+	t.Helper()
+	skipShort(t)
+	binary, err := buildScheduler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return binary
 }
 
-// buildOnce builds the scheduler, once for all cases.
-var buildOnce = sync.OnceValues(func() (string, error) { return clustertest.Build(buildDir, "lingua") })
+// skipShort skips a short test that would run programs.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs programs in other languages")
+	}
+}

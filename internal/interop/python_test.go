@@ -22,11 +22,7 @@ import (
 // The node in Python of docs/http-nodes.md, as it is printed there, does jobs, also after a restart of the scheduler.
 func TestPythonNodeOfTheDocs(t *testing.T) {
 	t.Parallel()
-	binary, err := buildOnce()
-	if err != nil {
-		t.Fatal(err)
-	}
-	i := clustertest.NewInstance(t, "python", binary, filepath.Join(t.TempDir(), "instance.log"))
+	i := clustertest.NewInstance(t, "python", scheduler(t), filepath.Join(t.TempDir(), "instance.log"))
 	if err := i.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,8 @@ import { launch } from 'puppeteer-core';
 export const given = JSON.parse(process.argv[2] ?? '{}');
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const patience = 30_000; // on a busy machine
+const patience = 60_000; // on a busy machine
+const polling = 50; // ms between two checks of a condition
 const maxShift = 0.1; // what browsers call good
 
 /** ask asks the test to do something to the cluster, such as to kill an instance. */
@@ -41,6 +42,10 @@ export class Tab {
     tab.base = base;
     tab.page = await context.newPage();
     tab.page.setDefaultTimeout(patience);
+    // By default a condition is checked in every frame, and so the browser draws as many frames as it can.
+    const waitForFunction = tab.page.waitForFunction.bind(tab.page);
+    tab.page.waitForFunction = (condition, options, ...args) =>
+      waitForFunction(condition, { polling, ...options }, ...args);
     await tab.page.setViewport({ width: 1440, height: 900 });
     tab.page.on('console', (m) => {
       if (m.type() !== 'error' && m.type() !== 'warn') return;
@@ -200,7 +205,7 @@ export class Tab {
 
   /** checkAxe checks the page as it is shown now. */
   async checkAxe(name) {
-    await this.page.evaluate(axeSource);
+    if (!(await this.page.evaluate(() => 'axe' in window))) await this.page.evaluate(axeSource);
     const found = await this.page.evaluate(async () => {
       const { violations } = await window.axe.run(document, { resultTypes: ['violations'] });
       return violations.map(
