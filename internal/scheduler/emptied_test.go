@@ -17,8 +17,10 @@ import (
 // TestRunningJobSurvivesAnEmptiedStore: a job that its node works on while Redis is emptied is not cancelled, and its result is taken,
 // whether the node is connected to the instance that dispatched the job or to another.
 func TestRunningJobSurvivesAnEmptiedStore(t *testing.T) {
+	t.Parallel()
 	for at, name := range []string{"the node is connected to the dispatcher", "the node is connected to another instance"} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			redis := redistest.Start(t)
 			instances := startCluster(t, redis.URL(), fastConfig(), nil)
 			started, finish := make(chan struct{}, 1), make(chan struct{})

@@ -49,6 +49,7 @@ type httpNode struct {
 type nodeJob struct {
 	cancel context.CancelFunc
 	acked  bool
+	worked bool // it is listed until its result is answered
 }
 
 // startNodes starts nodes and registers them.
@@ -137,6 +138,7 @@ func (n *httpNode) runJob(ctx context.Context, job wire.ActiveJob) {
 	done := backoff.Sleep(work, n.work())
 	n.mu.Lock()
 	n.working--
+	n.jobs[job].worked = true
 	n.mu.Unlock()
 	if done {
 		in := wire.JobDoneRequest{JobAckRequest: n.reportOf(job), Status: "ok", Result: json.RawMessage(`{"text_tgt":"…"}`)}
@@ -287,6 +289,14 @@ func (h heldJob) outcome() wire.Code {
 	h.node.mu.Lock()
 	defer h.node.mu.Unlock()
 	return h.node.outcomes[h.job]
+}
+
+// working reports whether the node works on a job.
+func (h heldJob) working() bool {
+	h.node.mu.Lock()
+	defer h.node.mu.Unlock()
+	job := h.node.jobs[h.job]
+	return job != nil && !job.worked
 }
 
 func (h heldJob) String() string {

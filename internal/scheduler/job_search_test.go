@@ -116,7 +116,9 @@ func TestSearchNamesInstancesThatDoNotAnswer(t *testing.T) {
 // TestNodeSeriesSumsUpInstances checks that the series of a node on any instance has the jobs that all instances counted.
 func TestNodeSeriesSumsUpInstances(t *testing.T) {
 	t.Parallel()
-	instances := startCluster(t, redistest.Start(t).URL(), keyedConfig(t, newPeerSecret), nil)
+	cfg := keyedConfig(t, newPeerSecret)
+	cfg.Scheduler.Stats.IntervalSeconds = 1
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	finishJobs(t, instances[0], "n1")
 	finishJobs(t, instances[1], "n1") // registers it again, there
 	for _, at := range instances {

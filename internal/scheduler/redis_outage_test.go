@@ -3,7 +3,7 @@ package scheduler_test
 import (
 	"flag"
 	"math/rand/v2"
-	"sync/atomic"
+	"slices"
 	"testing"
 	"time"
 
@@ -26,11 +26,14 @@ type replicatedRedis interface {
 // has slots; every job that was accepted ends. What was not replicated to the new primary is
 // counted.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
 		s := redistest.StartSentinel(t)
 		testFailover(t, s, func(int) *redistest.Server { return s.KillPrimary() })
 	})
 	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
 		c := redistest.StartCluster(t)
 		testFailover(t, c, func(i int) *redistest.Server { return c.KillPrimary(i % 3) })
 	})
@@ -68,15 +71,16 @@ func testFailover(t *testing.T, redis replicatedRedis, kill func(i int) *rediste
 // their jobs take their slots again, and jobs that are accepted from then on end. The outcomes of jobs of the incarnation
 // before are counted: nothing is promised about them.
 func TestNewStoreIncarnation(t *testing.T) {
+	t.Parallel()
 	cfg := fastConfig()
 	c := &cfg.Scheduler
-	c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 3000, 3000
-	c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 5000, 9000
+	c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 300, 3000, 3000
+	c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 4000, 6000
 	redis := redistest.Start(t)
 	instances := startCluster(t, redis.URL(), cfg, nil)
 	nodes := startNodes(t, instances, sharedNodes, sharedSlots, func() time.Duration {
 		if rand.N(10) == 0 {
-			return 3 * time.Second
+			return 2 * time.Second
 		}
 		return 50*time.Millisecond + rand.N(250*time.Millisecond)
 	})
@@ -129,26 +133,32 @@ func TestNewStoreIncarnation(t *testing.T) {
 // adoption is how many jobs of the earlier incarnation the nodes held at a time, and how many of these had leases.
 type adoption struct{ held, leased int }
 
-// countAdopted waits until a time and counts the jobs that are still held, and those of them that have a lease.
+// countAdopted waits until a time and counts the jobs on which their nodes still work, and those of them that have a lease. One without a lease
+// whose node is told to stop does not count.
 func countAdopted(t *testing.T, instances cluster, held []heldJob, at time.Time) adoption {
 	t.Helper()
 	waitUntil(t, "the given time", waitLimit, func() bool { return time.Now().After(at) })
 	var a adoption
+	var missing []heldJob
 	for _, h := range held {
 		var leases []core.Lease
 		retryWhileDown(t, func() (err error) {
 			leases, err = instances.anyInstance().Store.Orphans(t.Context(), core.NodeID(h.node.id))
 			return err
 		})
-		if h.outcome() != "" {
-			continue
+		isOf := func(l core.Lease) bool { return string(l.Job) == h.job.JobID && l.Attempt == h.job.AttemptID }
+		switch {
+		case slices.ContainsFunc(leases, isOf):
+			a.held++
+			a.leased++
+		case h.working(): // it did so, too, when the leases were read
+			missing = append(missing, h)
 		}
-		a.held++
-		for _, l := range leases {
-			if string(l.Job) == h.job.JobID && l.Attempt == h.job.AttemptID {
-				a.leased++
-				break
-			}
+	}
+	for _, h := range missing {
+		waitUntil(t, "the outcome of a job without a lease", waitLimit, func() bool { return h.outcome() != "" })
+		if h.outcome() == accepted {
+			a.held++
 		}
 	}
 	return a
@@ -156,30 +166,42 @@ func countAdopted(t *testing.T, instances cluster, held []heldJob, at time.Time)
 
 var stopFor = flag.Duration("stop-for", 2*time.Second, "how long TestRedisStopped halts Redis while the held jobs are not overdue")
 
-// TestRedisStopped halts Redis under load: first for longer than leases and presence last, then for longer than anything
-// does. When it continues no node gets more jobs than it has slots, and results of the meantime are accepted unless they are
-// too late.
+// TestRedisStopped halts Redis under load, for longer than leases and presence last, or for longer than anything does. When it
+// continues no node gets more jobs than it has slots, and results of the meantime are accepted unless they are too late.
 func TestRedisStopped(t *testing.T) {
-	cfg := shortConfig()
-	c := &cfg.Scheduler
-	redis := redistest.Start(t)
+	t.Parallel()
+	t.Run("for longer than leases last", stoppedForLongerThanLeases)
+	t.Run("for longer than jobs last", stoppedForLongerThanJobs)
+}
+
+// startStoppable starts two instances on a Redis, with a load of which some jobs take as long as Redis is halted.
+func startStoppable(t *testing.T, cfg config.Config, halt time.Duration) (redis *redistest.Server, nodes nodeFleet, load *httpLoad) {
+	t.Helper()
+	redis = redistest.Start(t)
 	instances := startCluster(t, redis.URL(), cfg, nil)
-	var long atomic.Int64 // some jobs take as long as Redis is halted
-	long.Store(int64(*stopFor))
-	nodes := startNodes(t, instances, sharedNodes, sharedSlots, func() time.Duration {
+	nodes = startNodes(t, instances, sharedNodes, sharedSlots, func() time.Duration {
 		if rand.N(20) == 0 {
-			return time.Duration(long.Load()) + rand.N(500*time.Millisecond)
+			return halt + rand.N(500*time.Millisecond)
 		}
 		return 50*time.Millisecond + rand.N(150*time.Millisecond)
 	})
-	load := startLoad(t, instances)
+	load = startLoad(t, instances)
 	load.waitForAccepted(100)
+	return redis, nodes, load
+}
 
+func stoppedForLongerThanLeases(t *testing.T) {
+	t.Parallel()
+	cfg := shortConfig()
+	c := &cfg.Scheduler
+	c.Dispatch.AttemptTimeoutMS = config.Millis((*stopFor + 10*time.Second).Milliseconds()) // no job is too late, also on a busy machine
+	c.Dispatch.JobTimeoutMS = c.Dispatch.AttemptTimeoutMS + 1000
+	redis, nodes, load := startStoppable(t, cfg, *stopFor)
 	stall := detectStalls(t)
 	h := haltRedis(t, redis, load, nodes, *stopFor)
-	lost := h.lostJobs(t, instances)
-	t.Logf("halted for %v (presence %v, attempt %v): %d jobs held, lost %d; service was back after %v, promised are 2s; deliveries without a free slot %d",
-		*stopFor, c.Nodes.PresenceTTLMS.Duration(), c.Dispatch.AttemptTimeoutMS.Duration(), len(h.held), len(lost), h.backAfter, nodes.refusedDeliveries(t))
+	lost := h.lostJobs(t, load.cluster)
+	t.Logf("halted for %v (presence %v, attempt %v): %d jobs held, lost %d; service was back after %v, promised are 2s",
+		*stopFor, c.Nodes.PresenceTTLMS.Duration(), c.Dispatch.AttemptTimeoutMS.Duration(), len(h.held), len(lost), h.backAfter)
 	stalled := stall.TakeLongest()
 	for _, job := range lost {
 		if stalled > c.Nodes.PresenceTTLMS.Duration()/2 {
@@ -188,24 +210,36 @@ func TestRedisStopped(t *testing.T) {
 			t.Error(job)
 		}
 	}
+	endStopped(t, nodes, load, 2*c.Dispatch.JobTimeoutMS.Duration())
+}
 
-	forever := c.Dispatch.JobTimeoutMS.Duration() + 2*c.Nodes.PresenceTTLMS.Duration() + time.Second
-	long.Store(int64(forever))
-	load.waitForAccepted(100)
-	h = haltRedis(t, redis, load, nodes, forever)
-	t.Logf("halted for %v (job %v, its record %v): %d jobs held, past their deadline, with outcomes: %v; service was back after %v; deliveries without a free slot %d",
-		forever, c.Dispatch.JobTimeoutMS.Duration(), forever-time.Second, len(h.held), countOutcomes(h.held), h.backAfter, nodes.refusedDeliveries(t))
-	load.waitForAccepted(100)
+func stoppedForLongerThanJobs(t *testing.T) {
+	t.Parallel()
+	cfg := shortConfig()
+	c := &cfg.Scheduler
+	c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 2000, 2500
+	record := c.Dispatch.JobTimeoutMS.Duration() + 2*c.Nodes.PresenceTTLMS.Duration()
+	halt := record + time.Second
+	redis, nodes, load := startStoppable(t, cfg, halt)
+	h := haltRedis(t, redis, load, nodes, halt)
+	t.Logf("halted for %v (job %v, its record %v): %d jobs held, past their deadline, with outcomes: %v; service was back after %v",
+		halt, c.Dispatch.JobTimeoutMS.Duration(), record, len(h.held), countOutcomes(h.held), h.backAfter)
+	endStopped(t, nodes, load, 2*halt)
+}
 
-	v := load.waitForEnd(2 * forever)
+// endStopped ends the load, and checks that every job which was accepted after Redis continued has ended and that no node got too many.
+func endStopped(t *testing.T, nodes nodeFleet, load *httpLoad, limit time.Duration) {
+	t.Helper()
+	load.waitForAccepted(100)
+	v := load.waitForEnd(limit)
 	t.Logf("accepted %d: %v; refused meanwhile %v, reconciled %v, fenced %v", len(load.accepted), v, load.refused,
-		instances.sumMetric(t, "lingua_reconciled_leases_total", "kind"), instances.sumMetric(t, "lingua_fenced_total", "cause"))
+		load.cluster.sumMetric(t, "lingua_reconciled_leases_total", "kind"), load.cluster.sumMetric(t, "lingua_fenced_total", "cause"))
 	if len(v.lost) > 0 {
 		t.Logf("lost, because their records expired while Redis was halted:%s", load.explain(nodes, v.lost))
 	}
 	for _, id := range v.lost {
 		if load.accepted[id].began.After(load.faultAt) {
-			t.Errorf("%s was accepted after Redis was halted for the last time, and is lost", id)
+			t.Errorf("%s was accepted after Redis continued, and is lost", id)
 		}
 	}
 	if n := nodes.refusedDeliveries(t); n > 0 {
@@ -213,14 +247,12 @@ func TestRedisStopped(t *testing.T) {
 	}
 }
 
-// shortConfig is a configuration in which everything has expired soon after the first halt.
+// shortConfig is a configuration in which leases and presence expire while Redis is halted.
 func shortConfig() config.Config {
 	cfg := config.Default()
 	c := &cfg.Scheduler
 	c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 300, 1500, 1500
 	c.Dispatch.ACKTimeoutMS, c.TaskBinding.ReservedTTLSeconds = 1500, 2
-	c.Dispatch.AttemptTimeoutMS = config.Millis((*stopFor + 3*time.Second).Milliseconds())
-	c.Dispatch.JobTimeoutMS = c.Dispatch.AttemptTimeoutMS + 1000
 	c.TaskBinding.LeaseSeconds = 3600
 	c.Observability.PathWarnMS = 60_000
 	return cfg

@@ -19,6 +19,7 @@ import (
 // its revocation takes effect on every instance within a second, and is not forgotten, even if the new primary had not received it. The
 // second counts from when the instances that have to read it, or to write it again, reach Redis again.
 func TestRevocationsDuringFailover(t *testing.T) {
+	t.Parallel()
 	const sessions, killAt = 30, 10
 	redis := redistest.StartSentinel(t)
 	cfg := tenantConfig()
@@ -48,6 +49,7 @@ func TestRevocationsDuringFailover(t *testing.T) {
 			i++
 		case http.StatusServiceUnavailable:
 			refused++
+			backoff.Sleep(t.Context(), pollInterval)
 		default:
 			t.Errorf("the revocation of s%d: %d %v", i, status, e)
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -51,6 +52,7 @@ func (in *instance) call(t *testing.T, key, method, path string, body, out any) 
 		if status != http.StatusServiceUnavailable || time.Since(began) > waitLimit {
 			return status, e
 		}
+		backoff.Sleep(t.Context(), pollInterval)
 	}
 }
 

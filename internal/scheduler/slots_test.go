@@ -21,7 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-var sharedJobs = flag.Int("shared-jobs", 3000, "how many jobs TestNoRefusalWhileASlotIsFree sends")
+var sharedJobs = flag.Int("shared-jobs", 2000, "how many jobs TestNoRefusalWhileASlotIsFree sends")
 
 const (
 	localNodeCount = 100
@@ -91,6 +91,7 @@ func (c *localNodes) retryReport(what string, report func() error) {
 // TestNoRefusalWhileASlotIsFree keeps 85 % of the slots taken through two instances: no request is refused, the ledger is
 // called little more than once for each job, and equal nodes are chosen equally.
 func TestNoRefusalWhileASlotIsFree(t *testing.T) {
+	t.Parallel()
 	cfg := config.Default()
 	c := &cfg.Scheduler
 	c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // these nodes send no heartbeats
