@@ -60,8 +60,11 @@ func startServerWithSignals(t *testing.T, hangups <-chan os.Signal, args ...stri
 	code := make(chan int, 1)
 	environ := []string{
 		"LINGUA_SERVER_SHUTDOWN_SECONDS=0", // tests leave jobs in flight
-		// on a busy machine their nodes are slow to acknowledge
+		// On a busy machine their nodes are slow to acknowledge and to end jobs, they send no heartbeats, and Redis answers late.
 		"LINGUA_SCHEDULER_DISPATCH_ACK_TIMEOUT_MS=10000", "LINGUA_SCHEDULER_TASK_BINDING_RESERVED_TTL_SECONDS=60",
+		"LINGUA_SCHEDULER_DISPATCH_ATTEMPT_TIMEOUT_MS=600000", "LINGUA_SCHEDULER_DISPATCH_JOB_TIMEOUT_MS=1200000",
+		"LINGUA_SCHEDULER_NODES_PRESENCE_TTL_MS=600000", "LINGUA_SCHEDULER_DISPATCH_HEARTBEAT_STALE_MS=600000",
+		"LINGUA_SCHEDULER_DISPATCH_DECIDE_WITHIN_MS=10000", "LINGUA_SCHEDULER_PHASE2_HEARTBEAT_TTL_SECONDS=60",
 	}
 	go func() {
 		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...),

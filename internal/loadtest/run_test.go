@@ -29,17 +29,17 @@ func TestRun(t *testing.T) {
 			cfg.URLs, cfg.Even = []string{s.url, s.url}, true
 			cfg.Pairs = append(cfg.Pairs, Pair{"qac", "qad"})
 			r := mustRun(t, t.Context(), cfg)
-			if q := r.Requests; q.Planned != 16 || q.Done != 16 || q.Sent != 16 || q.Warmup != 4 || q.WarmupFailed != 0 {
-				t.Errorf("40 a second for 0.4 s after 0.1 s of warm-up: %+v %+v", q, r.Failures)
+			if q := r.Requests; q.Planned != 24 || q.Done != 24 || q.Sent != 24 || q.Warmup != 6 || q.WarmupFailed != 0 {
+				t.Errorf("60 a second for 0.4 s after 0.1 s of warm-up: %+v %+v", q, r.Failures)
 			}
 			if !r.Valid || r.Interrupted || r.Nodes.OverAssigned > 0 || r.Nodes.StillBusy > 0 || r.Nodes.Lost > 0 || r.Nodes.Unknown > 0 {
 				t.Errorf("%+v %+v", r, r.Nodes)
 			}
-			if l := r.Latency; l.Dispatch == nil || l.Overhead == nil || l.Lag.Count != 16 || (l.Wait != nil) != (mode == Sockets) || l.Overhead.MeanMS >= l.Whole.MeanMS {
+			if l := r.Latency; l.Dispatch == nil || l.Overhead == nil || l.Lag.Count != 24 || (l.Wait != nil) != (mode == Sockets) || l.Overhead.MeanMS >= l.Whole.MeanMS {
 				t.Errorf("%+v", l)
 			}
-			if got := s.counter(t, `lingua_jobs_total{state="DONE"}`); got != 20 {
-				t.Errorf("the scheduler counts %d results, want 20", got)
+			if got := s.counter(t, `lingua_jobs_total{state="DONE"}`); got != 30 {
+				t.Errorf("the scheduler counts %d results, want 30", got)
 			}
 			s.awaitNoSessions(t)
 			if mode == Sockets && s.counter(t, `lingua_session_events_total{event="ended"}`) != r.Settings.Sessions {
@@ -228,7 +228,7 @@ func TestSchedulerIsLost(t *testing.T) {
 			s := startScheduler(t)
 			ctx, interrupt := context.WithCancel(t.Context())
 			cfg := testConfig(mode, s.url)
-			cfg.Duration, cfg.Timeout, cfg.Warmup = time.Hour, 10*time.Second, 0
+			cfg.Duration, cfg.Timeout, cfg.Warmup = time.Hour, 2*time.Second, 0
 			var sentBefore int // when the scheduler had stopped
 			lost := make(chan struct{})
 			stop := sync.OnceFunc(func() {
