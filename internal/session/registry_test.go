@@ -353,7 +353,7 @@ func TestGoAwayClosesConnectionsOverTime(t *testing.T) {
 		}
 		<-returned
 		for at, n := range closings {
-			if at < within/2 || n > 5 {
+			if at < within/2 || n > len(stay)/2 { // so many at one of 50 moments: by chance once in 10¹⁰
 				t.Errorf("%d were closed after %v", n, at)
 			}
 		}

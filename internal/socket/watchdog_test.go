@@ -169,7 +169,7 @@ func TestWatchdogRun(t *testing.T) {
 	c := dial(t, s.address)
 	conn := receive(t, s.accepted)
 	c.expect(fin|ping, "")
-	c.send(frame(fin|pong, ""))
+	_, _ = c.Write(frame(fin|pong, "")) // fails if this is so late that the connection was aborted already
 	for g := c.next(); ; g = c.next() { // more than two pings, if the pong was received after the second
 		if g.First == fin|ping {
 			continue
