@@ -115,13 +115,12 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 	const (
 		rounds  = 25
 		callers = 3
-		delay   = 20 * time.Millisecond
+		delay   = 10 * time.Millisecond
 	)
 	transport := &instantTransport{}
 	redis := redistest.Start(t)
 	proxy := redistest.StartProxy(t, redis.Addr())
 	instances := append(startInstances(t, 1, redis.URL(), config.Default(), transport), startInstances(t, 1, proxy.URL(), config.Default(), transport)...)
-	proxy.Delay(delay)
 	transport.jobs.Store(instances[1].Jobs)
 	var serial, down, stale atomic.Int64
 	dispatchOne := func() error {
@@ -143,6 +142,8 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 		})
 	}
 	register(t, instances[0], "n", "en", "zh")
+	waitUntil(t, "both instances to see the node", waitLimit, func() bool { return instances.allSee("n") })
+	proxy.Delay(delay)
 	for range rounds {
 		waitUntil(t, "the language to be served", waitLimit, func() bool {
 			declare("en", "zh")
