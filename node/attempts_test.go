@@ -49,17 +49,19 @@ func TestExpiredOutcomesAreDropped(t *testing.T) {
 	ack.HeartbeatIntervalMS = 20
 	p, _ := s.register(ack)
 	p.send(wire.JobAssign{JobID: "j-1", AttemptID: 1, TimeoutMS: 50})
-	n.awaitCall().finish("hola")
+	j := n.awaitCall()
 	until := time.Now().Add(timeout)
-	for seen := false; ; {
-		active := p.heartbeat().Active
-		if seen = seen || len(active) > 0; seen && len(active) == 0 {
-			break
-		}
-		if time.Now().After(until) {
-			t.Fatal("the outcome is never dropped")
+	await := func(listed int) {
+		t.Helper()
+		for len(p.heartbeat().Active) != listed {
+			if time.Now().After(until) {
+				t.Fatalf("no heartbeat lists %d attempts", listed)
+			}
 		}
 	}
+	await(1)
+	j.finish("hola")
+	await(0)
 }
 
 // readSpeech waits for a result and all of its speech, and returns the size of the speech.

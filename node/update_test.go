@@ -213,10 +213,10 @@ func TestFailedUpdateIsReportedAgain(t *testing.T) {
 		}
 		p.send(wire.ErrorFrame{Error: *wire.Errorf(wire.SchedulerDependencyDown, "not now"), ReplyTo: "job_result"})
 		p.send(wire.ErrorFrame{Error: *wire.Errorf(code, "refused"), ReplyTo: "node_heartbeat"})
-		reported := 0
-		for range 20 {
+		reported, until := 0, time.Now().Add(timeout)
+		for beats := 0; beats < 20 || again && reported == 0 && time.Now().Before(until); beats++ {
 			if p.heartbeat().Health == "degraded" {
-				reported++
+				reported, beats = reported+1, 0
 			}
 		}
 		if reported > 1 || again != (reported == 1) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -163,15 +164,18 @@ func (h *harness) start(change ...func(*wire.SessionStart)) (*session.Connection
 	return s, conn
 }
 
-// tone returns so many milliseconds of a tone at 16 kHz.
-func tone(ms int) []byte {
-	pcm := make([]byte, 32*ms)
+// longTone is a tone at 16 kHz, as long as any that a test needs.
+var longTone = sync.OnceValue(func() []byte {
+	pcm := make([]byte, 32*12_000)
 	for i := range len(pcm) / 2 {
 		v := int16(8000 * math.Sin(float64(i)/5))
 		pcm[2*i], pcm[2*i+1] = byte(v), byte(v>>8)
 	}
 	return pcm
-}
+})
+
+// tone returns so many milliseconds of a tone at 16 kHz. It is not to be changed.
+func tone(ms int) []byte { return longTone()[: 32*ms : 32*ms] }
 
 // silence returns so many milliseconds of silence at 16 kHz.
 func silence(ms int) []byte { return make([]byte, 32*ms) }

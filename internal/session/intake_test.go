@@ -33,8 +33,8 @@ func testUtteranceRate(t *testing.T, open func(s *session.Connection, i int)) {
 			open(s, i)
 			if e := s.Audio(session.AudioFrame{Data: tone(1), Final: true}); e == nil {
 				begun++
-				for _, id := range h.dispatcher.jobs()[max(0, len(h.dispatcher.jobs())-1):] {
-					h.complete(id, "x")
+				if jobs := h.dispatcher.jobs(); len(jobs) > 0 {
+					h.complete(jobs[len(jobs)-1], "x")
 				}
 			} else {
 				last = e

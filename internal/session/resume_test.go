@@ -163,7 +163,7 @@ func TestResumeReportsMessagesThatAreNoLongerKept(t *testing.T) {
 	run(t, func(h *harness) {
 		s, conn := h.start()
 		token := conn.resumeToken(t)
-		const many = 2100
+		const many = 1200
 		for range many {
 			h.complete(h.commit(s), "x")
 			time.Sleep(time.Second)

@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -60,15 +61,17 @@ func encodePCM(samples []float64) []byte {
 // none.
 func TestSilenceIsDetectedInNoise(t *testing.T) {
 	for _, dbfs := range []float64{-80, -60, -50, -40, -34, -28} {
+		sentences := sync.OnceValue(func() []byte {
+			samples := backgroundNoise(rand.New(rand.NewPCG(1, uint64(-dbfs))), dbfs, 12_000)
+			addSpeech(samples, 2000, 4000)
+			addSpeech(samples, 7000, 9000)
+			return encodePCM(samples)
+		})
 		for _, frameMS := range []int{20, 100, 200} {
 			t.Run(fmt.Sprintf("%.0f dBFS in frames of %d ms", dbfs, frameMS), func(t *testing.T) {
 				run(t, func(h *harness) {
 					s, conn := h.start()
-					r := rand.New(rand.NewPCG(1, uint64(-dbfs)))
-					samples := backgroundNoise(r, dbfs, 12_000)
-					addSpeech(samples, 2000, 4000)
-					addSpeech(samples, 7000, 9000)
-					audio := encodePCM(samples)
+					audio := sentences()
 					size := 2 * noiseRate * frameMS / 1000
 					for len(audio) > 0 {
 						n := min(size, len(audio))
