@@ -110,23 +110,35 @@ func awaitResult(t *testing.T, s *client.Session) wire.SessionResult {
 	panic("unreachable")
 }
 
-// awaitTrace waits until the collector has the root, the spans of the nodes and the last span of the session, and returns them all.
-func awaitTrace(t *testing.T, c *otlptest.Collector, nodeSpans int) []otlptest.Span {
+// awaitTrace waits until the collector has spans of these names, as many of each as it is named, from as many instances and nodes as given, and the
+// parent of each, and returns all spans. Each instance and node exports its own, in its own time.
+func awaitTrace(t *testing.T, c *otlptest.Collector, services int, names ...string) []otlptest.Span {
 	t.Helper()
 	var spans []otlptest.Span
-	waitUntil(t, "the spans", waitLimit, func() bool {
+	defer func() { t.Logf("the trace:\n%s", otlptest.Tree(spans)) }()
+	waitUntil(t, fmt.Sprintf("the spans %v from %d instances and nodes", names, services), waitLimit, func() bool {
 		var err error
 		if spans, err = c.Spans(""); err != nil {
 			t.Fatal(err)
 		}
-		count := make(map[string]int)
-		for _, s := range spans {
-			count[s.Name]++
-		}
-		return count["utterance"] == 1 && count["session.send"] == 1 && count["node.job"] == nodeSpans
+		return isComplete(spans, services, names)
 	})
-	t.Logf("the trace:\n%s", otlptest.Tree(spans))
 	return spans
+}
+
+// isComplete reports whether there is all that awaitTrace waits for.
+func isComplete(spans []otlptest.Span, services int, names []string) bool {
+	count, from, ids := make(map[string]int), make(map[string]bool), map[string]bool{"": true}
+	for _, s := range spans {
+		count[s.Name]++
+		from[s.Instance], ids[s.ID] = true, true
+	}
+	for _, name := range names {
+		if count[name]--; count[name] < 0 {
+			return false
+		}
+	}
+	return len(from) == services && !slices.ContainsFunc(spans, func(s otlptest.Span) bool { return !ids[s.Parent] })
 }
 
 // checkTrace checks that the spans are one tree, whose phases cover it without a gap and last as long as the latency says. It returns the
@@ -197,23 +209,6 @@ func wantPhases(t *testing.T, phases []otlptest.Span, want ...string) {
 	}
 }
 
-// wantSpans checks that a trace has spans of these names, from as many services as given.
-func wantSpans(t *testing.T, spans []otlptest.Span, services int, names ...string) {
-	t.Helper()
-	from := make(map[string]bool)
-	for _, s := range spans {
-		from[s.Instance] = true
-	}
-	if len(from) != services {
-		t.Errorf("the spans are from %d instances and nodes, want %d", len(from), services)
-	}
-	for _, name := range names {
-		if !slices.ContainsFunc(spans, func(s otlptest.Span) bool { return s.Name == name }) {
-			t.Errorf("there is no span %s", name)
-		}
-	}
-}
-
 // TestTraceOfARetriedUtterance follows an utterance that is retried on a node of another instance through its trace.
 func TestTraceOfARetriedUtterance(t *testing.T) {
 	t.Parallel()
@@ -247,10 +242,10 @@ func traceOfFailedNode(t *testing.T) {
 	}
 	t.Cleanup(func() { _ = s.Close() })
 	result := utter(t, s)
-	spans := awaitTrace(t, collector, 2)
+	spans := awaitTrace(t, collector, 5, "utterance", "session.send", "node.job", "node.job", "dispatch", "select", "store.save_session", "store.reserve",
+		"store.create", "deliver", "deliver.remote", "store.commit", "store.apply", "store.append")
 	phases := checkTrace(t, spans, result.Latency)
 	wantPhases(t, phases, "wait", "attempt", "retry", "attempt")
-	wantSpans(t, spans, 5, "dispatch", "select", "store.save_session", "store.reserve", "store.create", "deliver", "deliver.remote", "store.commit", "store.apply", "store.append")
 	if phases[1].Error != "NODE_FAILED" || phases[1].Attrs["lingua.node_id"] == phases[3].Attrs["lingua.node_id"] {
 		t.Errorf("the first attempt is %+v, the second %+v", phases[1], phases[3])
 	}
@@ -293,9 +288,9 @@ func traceOfDeadInstance(t *testing.T) {
 	dies.Process.KillAndWait()
 	close(died)
 	result := awaitResult(t, s)
-	spans := awaitTrace(t, collector, 3)
+	spans := awaitTrace(t, collector, 5, "utterance", "session.send", "node.job", "node.job", "node.job",
+		"dispatch", "deliver", "deliver.remote", "store.apply", "store.append")
 	wantPhases(t, checkTrace(t, spans, result.Latency), "wait", "attempt", "retry", "attempt", "retry", "attempt")
-	wantSpans(t, spans, 5, "dispatch", "deliver", "deliver.remote", "store.apply", "store.append")
 }
 
 // failTwice returns a handler that fails in the first attempt and, when an instance has died, in the second.
