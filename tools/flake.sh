@@ -2,14 +2,14 @@
 # Repeats a command until it has passed ROUNDS times on one state of the code, beside BUSY processes that take processor time from it.
 # Usage: tools/flake.sh COMMAND... (see `make flake`).
 #
-# Passed rounds are recorded by the content of the tracked files other than documents, so that a run that was interrupted resumes. The first
-# failure ends the run; its log has the seeds of the order of tests.
+# Passed rounds are recorded outside the repository, by the content of the files other than documents, so that a run that was interrupted resumes,
+# also in another clone. The first failure ends the run; its log has the seeds of the order of tests.
 set -euo pipefail
 
 rounds=${ROUNDS:-20}
 busy=${BUSY:-0}
 code=$(git ls-files -co --exclude-standard -- . ':!*.md' | xargs -d '\n' sha256sum 2>/dev/null | sha256sum | cut -c1-16)
-state=bin/flake/$code-busy$busy-$(echo "$*" | tr -c 'A-Za-z0-9\n' _)
+state=${XDG_CACHE_HOME:-$HOME/.cache}/lingua-flake/$code-busy$busy-$(echo "$*" | tr -c 'A-Za-z0-9\n' _)
 mkdir -p "$state"
 
 neighbours=()
