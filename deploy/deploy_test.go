@@ -60,6 +60,14 @@ func decode(t *testing.T, name string, into any) {
 	}
 }
 
+// skipShort skips a short test that would run programs.
+func skipShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs programs")
+	}
+}
+
 // tool runs a program that checks a file, if it is installed, and returns its output.
 func tool(t *testing.T, name string, args ...string) string {
 	t.Helper()
@@ -73,6 +81,7 @@ func tool(t *testing.T, name string, args ...string) string {
 // mustTool runs a program that `make test` installs.
 func mustTool(t *testing.T, name string, args ...string) string {
 	t.Helper()
+	skipShort(t)
 	out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput()
 	if err != nil {
 		t.Errorf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
@@ -92,6 +101,7 @@ var makeKeys = sync.OnceValues(func() (string, error) {
 // secrets returns the directory of the secrets.
 func secrets(t *testing.T) string {
 	t.Helper()
+	skipShort(t)
 	dir, err := makeKeys()
 	if err != nil {
 		t.Fatal(err)

@@ -101,6 +101,7 @@ var parseDockerfile = sync.OnceValues(func() ([]stage, error) {
 
 func stages(t *testing.T) (build, final stage) {
 	t.Helper()
+	skipShort(t)
 	all, err := parseDockerfile()
 	if err != nil {
 		t.Fatal(err)
@@ -216,6 +217,7 @@ const imageVersion = "0.1.0-image"
 // with the command that it runs.
 func built(t *testing.T) string {
 	t.Helper()
+	skipShort(t)
 	binary, err := buildBinary()
 	if err != nil {
 		t.Fatal(err)

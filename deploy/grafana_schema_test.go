@@ -11,6 +11,7 @@ import (
 // checkSchema runs the check of dashboards against the types of Grafana, and returns what it finds.
 func checkSchema(t *testing.T, files ...string) (problems string, ok bool) {
 	t.Helper()
+	skipShort(t)
 	const check = "grafana/check"
 	if _, err := os.Stat(filepath.Join(check, "node_modules", "@grafana", "schema")); err != nil {
 		t.Fatalf("the types of Grafana are not installed (%v): run make tools", err)

@@ -23,6 +23,7 @@ import (
 // prefix. The dashboard works behind both.
 func TestPrefixOfTheManual(t *testing.T) {
 	t.Parallel()
+	skipShort(t)
 	program, err := exec.LookPath("haproxy")
 	if err != nil {
 		t.Fatal("haproxy is not on PATH: make tools installs it")

@@ -37,6 +37,7 @@ func (p *process) outputText() string {
 // startProcess runs a program with the given environment until the test ends.
 func startProcess(t *testing.T, name string, environ []string, program string, args ...string) *process {
 	t.Helper()
+	skipShort(t)
 	p, cmd := &process{name: name}, exec.Command(program, args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = environ, p, p
 	var err error

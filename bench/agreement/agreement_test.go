@@ -43,6 +43,9 @@ const minBeyond = 50
 //
 //	make bench-agreement
 func TestMetricsAgree(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs processes of the scheduler")
+	}
 	binary, err := clustertest.Build(t.TempDir(), "lingua")
 	if err != nil {
 		t.Fatal(err)
@@ -56,6 +59,9 @@ func TestMetricsAgree(t *testing.T) {
 		{"sockets", "lingua_utterance_duration_seconds", `outcome="result"`, "lingua_dispatch_duration_seconds", `outcome="accepted"`},
 	} {
 		t.Run(c.mode, func(t *testing.T) {
+			if *within == 0 { // the differences are only printed
+				t.Parallel()
+			}
 			instance := startScheduler(t, binary)
 			var before, after string
 			var report *loadtest.Report

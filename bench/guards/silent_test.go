@@ -16,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
@@ -67,7 +68,11 @@ func newSilentRun(t *testing.T, silent bool) *silentRun {
 	t.Helper()
 	r := &silentRun{began: make(map[string]time.Time), excluded: make(map[string]bool)}
 	t.Run(fmt.Sprintf("silent=%v", silent), func(t *testing.T) {
-		s, url := inprocess.Serve(t, 0, 0)
+		s, url := inprocess.Serve(t, 0, 0, func(c *config.Config) {
+			if !*judge { // the jobs of the silent node end with their attempts
+				c.Scheduler.Dispatch.AttemptTimeoutMS = 4000
+			}
+		})
 		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 		var nodes sync.WaitGroup
 		t.Cleanup(func() {

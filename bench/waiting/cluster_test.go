@@ -28,6 +28,13 @@ var measureFor = flag.Duration("waiting-for", 0, "how long each load is measured
 // judged reports whether the figures are measured, not only computed.
 func judged() bool { return *measureFor > 0 }
 
+// besideOthers lets a test run beside the others if its figures are not judged.
+func besideOthers(t *testing.T) {
+	if !judged() {
+		t.Parallel()
+	}
+}
+
 // duration is how long a load is measured.
 func duration() time.Duration {
 	if judged() {
@@ -62,6 +69,9 @@ type cluster struct {
 // startCluster starts instances and nodes of four slots. Weights are those of the tenants flood and other.
 func startCluster(t *testing.T, nodes int, weights [2]int, takes time.Duration) *cluster {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs processes of the scheduler")
+	}
 	binary, err := buildOnce()
 	if err != nil {
 		t.Fatal(err)

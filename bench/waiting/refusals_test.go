@@ -47,6 +47,7 @@ func (c *cluster) poisson(rate float64, lasts, wait time.Duration) (refused, sen
 
 // TestRefusalsAtHighLoad compares the refusals at 85 % load without waiting with those with waiting.
 func TestRefusalsAtHighLoad(t *testing.T) {
+	besideOthers(t)
 	c := startCluster(t, 8, [2]int{1, 1}, jobTime)
 	rate := 0.85 * float64(c.slots) / jobTime.Seconds()
 	refused, sent, _ := c.poisson(rate, duration(), 0)

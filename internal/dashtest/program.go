@@ -84,6 +84,9 @@ func command(t testing.TB, file string, given Arguments) *exec.Cmd {
 // chromium returns the path of the browser.
 func chromium(t testing.TB) string {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("it runs a browser")
+	}
 	if _, err := os.Stat(filepath.Join(programs(), "node_modules", "puppeteer-core")); err != nil {
 		t.Fatalf("the dependencies of the dashboard are not installed; install them with: make tools (%v)", err)
 	}
