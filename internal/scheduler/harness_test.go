@@ -231,10 +231,11 @@ func newScheduler(t *testing.T, cfg config.Config) *scheduler.Scheduler {
 
 func newSchedulerWith(t *testing.T, cfg config.Config, transport dispatch.Transport) *scheduler.Scheduler {
 	t.Helper()
-	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), transport)
-	if err != nil {
-		t.Fatal(err)
-	}
+	var s *scheduler.Scheduler
+	retryWhileDown(t, func() (err error) {
+		s, err = scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), transport)
+		return err
+	})
 	return s
 }
 

@@ -44,8 +44,17 @@ func keyedConfig(t *testing.T, clusterSecrets ...string) config.Config {
 	return cfg
 }
 
-// getAs sends GET with a credential, and returns the status and the body.
+// getAs sends GET with a credential, again while Redis does not answer in time on a busy machine, and returns the status and the body.
 func getAs(t *testing.T, url, key string, header http.Header) (status int, body []byte) {
+	t.Helper()
+	waitUntil(t, url, waitLimit, func() bool {
+		status, body = getOnceAs(t, url, key, header)
+		return status != http.StatusServiceUnavailable
+	})
+	return status, body
+}
+
+func getOnceAs(t *testing.T, url, key string, header http.Header) (status int, body []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -112,9 +121,7 @@ func finishJobs(t *testing.T, at *instance, node string) (jobs []string) {
 	slots := 4
 	url := callback.URL
 	in := wire.RegisterRequest{NodeID: node, Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots, CallbackURL: &url}}
-	if err := post("/v1/node/register", in, new(wire.RegisterResponse)); err != nil {
-		t.Fatal(err)
-	}
+	retryUntilOK(t, func() error { return post("/v1/node/register", in, new(wire.RegisterResponse)) })
 	for _, tenant := range []string{"acme", "beta"} {
 		var placed wire.DispatchResponse
 		ask := wire.DispatchRequest{SessionID: "session-1", SrcLang: "en", TgtLang: "zh", TenantID: tenant}

@@ -326,10 +326,11 @@ func TestReloadClosesConnectionsOfRemovedKeys(t *testing.T) {
 	r := startRotation(t, 1)
 	committed := make(chan struct{}, 1)
 	start := func() (*client.Session, chan error) {
-		s, err := r.startSession(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		var s *client.Session
+		retryWhileDown(t, func() (err error) {
+			s, err = r.startSession(t.Context())
+			return err
+		})
 		t.Cleanup(func() { _ = s.Close() })
 		ended := make(chan error, 2)
 		go func() {
@@ -376,9 +377,9 @@ func (r *rotation) renew(s *client.Session, committed <-chan struct{}) {
 	defer api.Close()
 	api.Token = r.secret("minter")
 	var token wire.SessionTokenResponse
-	if err := api.Post(r.t.Context(), "/v1/sessions", wire.SessionTokenRequest{SessionID: s.ID(), TTLSeconds: 7200}, &token); err != nil {
-		r.t.Fatal(err)
-	}
+	retryWhileDown(r.t, func() error {
+		return api.Post(r.t.Context(), "/v1/sessions", wire.SessionTokenRequest{SessionID: s.ID(), TTLSeconds: 7200}, &token)
+	})
 	if err := s.Update(wire.SessionUpdate{Token: token.Token}); err != nil {
 		r.t.Fatal(err)
 	}

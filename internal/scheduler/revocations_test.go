@@ -105,26 +105,33 @@ type watchedSocket struct {
 	at     time.Time
 }
 
-// openSocket opens a WebSocket of an instance with a token, sends the first message and waits for its answer.
+// openSocket opens a WebSocket of an instance with a token, sends the first message and waits for its answer. On a busy machine Redis may not
+// answer in time: then it does so again.
 func openSocket(t *testing.T, in *instance, name, path, token string, first map[string]any) *watchedSocket {
 	t.Helper()
-	conn, _, err := websocket.Dial(t.Context(), strings.Replace(in.peer.URL, "http", "ws", 1)+path, &websocket.DialOptions{
-		Subprotocols: []string{wire.Subprotocol}, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
-	})
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	conn.SetReadLimit(-1)
 	text, err := json.Marshal(first)
-	if err == nil {
-		err = conn.Write(t.Context(), websocket.MessageText, text)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, answer, err := conn.Read(t.Context()); err != nil || bytes.Contains(answer, []byte(`"error"`)) {
-		t.Fatalf("%s: %s %v", name, answer, err)
-	}
+	var conn *websocket.Conn
+	retryUntilOK(t, func() error {
+		conn, _, err = websocket.Dial(t.Context(), strings.Replace(in.peer.URL, "http", "ws", 1)+path, &websocket.DialOptions{
+			Subprotocols: []string{wire.Subprotocol}, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
+		})
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		conn.SetReadLimit(-1)
+		if err := conn.Write(t.Context(), websocket.MessageText, text); err != nil {
+			t.Fatal(err)
+		}
+		_, answer, err := conn.Read(t.Context())
+		if err != nil || bytes.Contains(answer, []byte(`"error"`)) {
+			_ = conn.CloseNow()
+			return fmt.Errorf("%s: %s, %v", name, answer, err)
+		}
+		return nil
+	})
 	w := &watchedSocket{name: name, conn: conn, closed: make(chan struct{})}
 	go func() {
 		defer close(w.closed)

@@ -38,10 +38,11 @@ func (r *rotation) startSpeakers() {
 				r.t.Errorf("%s: %v", config.ID, err)
 			}
 		})
-		session, err := r.startSession(ctx)
-		if err != nil {
-			r.t.Fatal(err)
-		}
+		var session *client.Session
+		retryWhileDown(r.t, func() (err error) {
+			session, err = r.startSession(ctx)
+			return err
+		})
 		s := &speaker{Session: session, outcomes: make(chan error, 1)}
 		r.speakers = append(r.speakers, s)
 		r.callers.Go(func() { s.listen(ctx) })
@@ -91,9 +92,12 @@ func (s *speaker) listen(ctx context.Context) {
 func (r *rotation) renewTokens() {
 	r.t.Helper()
 	for _, s := range r.speakers {
-		token, err := r.mint(r.t.Context(), s.ID())
-		if err = errors.Join(err, s.Update(wire.SessionUpdate{Token: token.Token})); err != nil {
-			r.t.Fatal(err)
-		}
+		retryWhileDown(r.t, func() error {
+			token, err := r.mint(r.t.Context(), s.ID())
+			if err != nil {
+				return err
+			}
+			return s.Update(wire.SessionUpdate{Token: token.Token})
+		})
 	}
 }

@@ -191,9 +191,7 @@ func TestInstancesWithTLS(t *testing.T) {
 	clients.startConversation(t, urls[0]).speak() // its audio is fetched, and its speech uploaded, over https
 
 	var instances wire.InstanceList
-	if err := apis[0].Get(t.Context(), "/v1/instances", &instances); err != nil {
-		t.Fatal(err)
-	}
+	retryWhileDown(t, func() error { return apis[0].Get(t.Context(), "/v1/instances", &instances) })
 	for _, i := range instances.Instances {
 		if i.AdvertiseURL != urls[0] && i.AdvertiseURL != urls[1] {
 			t.Errorf("it advertises %s, not one of %v", i.AdvertiseURL, urls)
