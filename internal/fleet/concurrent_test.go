@@ -152,7 +152,7 @@ func TestLastSeenIsSetBeforeTheNodeIsInView(t *testing.T) {
 			}
 		}
 	})
-	for range 3000 {
+	for range 1000 {
 		f.Update(status(now))
 		f.Remove("a")
 	}

@@ -213,7 +213,7 @@ func TestMarksOfANodeAreLimited(t *testing.T) {
 	t.Parallel()
 	f := agedFleet()
 	f.Update(status(declared("a")))
-	for i := range 10 * store.MaxMarks {
+	for i := range store.MaxMarks + 100 {
 		f.Mark(store.Mark{Node: "a", Service: fmt.Sprint("s-", i), Epoch: 1, NodeVersion: 1, For: time.Minute})
 	}
 	if got := len(*f.Node("a").marks.Load()); got != store.MaxMarks {
