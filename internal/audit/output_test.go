@@ -20,14 +20,15 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// startRecorder starts a recorder with a file. stop writes what is queued, and returns how many entries were dropped.
-func startRecorder(t *testing.T, path string, log slog.Handler) (r *audit.Recorder, stop func() float64) {
+// startRecorder starts a recorder with a file, after it recorded an entry for each of the first objects. stop writes what is queued, and returns how many entries were dropped.
+func startRecorder(t *testing.T, path string, log slog.Handler, first ...string) (r *audit.Recorder, stop func() float64) {
 	t.Helper()
 	counter := droppedCounter()
 	r, err := audit.NewRecorder(audit.Options{Instance: "i-1", Output: path, Dropped: counter, Log: slog.New(log)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	recordAll(r, first...)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx, new(fakeLog)) })
