@@ -18,7 +18,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-var chaosSeeds = flag.Uint64("chaos-seeds", 4, "how many runs of random faults TestRandomFaults and TestRandomFaultsInPools make")
+var chaosSeeds = flag.Uint64("chaos-seeds", 2, "how many runs of random faults TestRandomFaults and TestRandomFaultsInPools make")
 
 // TestRandomFaults injects faults at random: nodes that fail, refuse, drop jobs, die, return and
 // restart, a store that fails or loses replies, cancels, repeats. Afterwards every accepted job has
