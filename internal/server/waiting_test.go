@@ -163,7 +163,7 @@ func TestWaitOutlivesTheTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 100 * time.Millisecond
 		ended := make(chan error, 1)
-		p := listenPipes(t, &http.Server{ReadTimeout: timeout, WriteTimeout: timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		waits := func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.ReadAll(r.Body)
 			select {
 			case <-r.Context().Done():
@@ -171,7 +171,8 @@ func TestWaitOutlivesTheTimeouts(t *testing.T) {
 			}
 			ended <- r.Context().Err()
 			server.WriteBody(w, []byte("answer"))
-		})})
+		}
+		p := listenPipes(t, &http.Server{ReadTimeout: timeout, WriteTimeout: timeout, Handler: http.HandlerFunc(waits)})
 		conn := p.dial(t)
 		if _, err := io.WriteString(conn, "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 4\r\n\r\nbody"); err != nil {
 			t.Fatal(err)
