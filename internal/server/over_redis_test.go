@@ -52,7 +52,8 @@ func TestOverRedis(t *testing.T) {
 		return // the run over Redis itself
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-redis", redistest.Start(t).URL(), "-test.v",
-		"-test.run", "^("+strings.Join(overRedis, "|")+")$", "-test.shuffle", "on", "-test.parallel", flag.Lookup("test.parallel").Value.String(), "-test.timeout", "10m")
+		"-test.run", "^("+strings.Join(overRedis, "|")+")$", "-test.shuffle", "on",
+		"-test.parallel", flag.Lookup("test.parallel").Value.String(), "-test.timeout", "10m")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
