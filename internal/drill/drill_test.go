@@ -1,6 +1,7 @@
 package drill
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -31,6 +32,7 @@ const (
 type drill struct {
 	faults      []fault
 	timeouts    timeouts
+	callers     int    // 0: as many as -drill-callers says
 	wantEvent   string // a kind of event that must be in the event log
 	checkKeys   bool   // checks the leftover keys in the short form, too, which takes as long as the timeouts
 	watchGrowth bool   // checks that no resource grows
@@ -51,7 +53,7 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 	}
 	c := startTestCluster(t, binary, rand.New(rand.NewPCG(seed, 0)), d.timeouts.settings())
 	c.sparesFirst = d.watchGrowth
-	l := c.startLoad(t, seed)
+	l := c.startLoad(t, seed, cmp.Or(d.callers, *drillCallers))
 
 	marks := c.sendMalformed(malformedMessages)
 	stalls, stop := stalltest.Start()
@@ -106,7 +108,7 @@ type load struct {
 }
 
 // startLoad starts all drivers and waits until they are ready.
-func (c *testCluster) startLoad(t *testing.T, seed uint64) *load {
+func (c *testCluster) startLoad(t *testing.T, seed uint64, callers int) *load {
 	t.Helper()
 	c.nodeCount = *drillNodes
 	if c.nodeCount == 0 {
@@ -125,7 +127,7 @@ func (c *testCluster) startLoad(t *testing.T, seed uint64) *load {
 		return d
 	}
 	l.callbacks = start(clustertest.CallbackNodes, clustertest.DriverConfig{URL: nodeURL, Name: "callback", Count: *drillCallbacks, Slots: slotsPerNode})
-	l.callers = start(clustertest.Callers, clustertest.DriverConfig{URL: clientURL, Name: "caller", Count: *drillCallers, Interval: time.Second})
+	l.callers = start(clustertest.Callers, clustertest.DriverConfig{URL: clientURL, Name: "caller", Count: callers, Interval: time.Second})
 	l.sessions = start(clustertest.Sessions, clustertest.DriverConfig{URL: clientURL, Name: "session", Count: *drillSessions, Interval: *drillEvery})
 	return l
 }

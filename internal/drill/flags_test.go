@@ -15,6 +15,6 @@ var (
 	drillSessions  = flag.Int("drill-sessions", 8, "the number of sessions")
 	drillNodes     = flag.Int("drill-nodes", 0, "the number of socket nodes with eight slots; 0: twice as many as the sessions need")
 	drillEvery     = flag.Duration("drill-every", time.Second, "the mean time between two utterances of a session")
-	drillCallers   = flag.Int("drill-callers", 4, "the number of HTTP callers, each with about one job a second")
+	drillCallers   = flag.Int("drill-callers", 8, "the number of HTTP callers, each with about one job a second")
 	drillCallbacks = flag.Int("drill-callbacks", 2, "the number of callback nodes with eight slots")
 )

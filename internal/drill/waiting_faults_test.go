@@ -49,7 +49,7 @@ func deleteQueue() fault {
 			c.Must(err)
 			count, _ := reply.(int64)
 			deleted += int(count)
-			backoff.Sleep(c.TB.Context(), 100*time.Millisecond+time.Duration(c.rand.Int64N(int64(400*time.Millisecond))))
+			backoff.Sleep(c.TB.Context(), 100*time.Millisecond+time.Duration(c.rand.Int64N(int64(800*time.Millisecond))))
 		}
 		return fmt.Sprintf("%d keys", deleted), func() {}
 	}}
@@ -57,7 +57,7 @@ func deleteQueue() fault {
 
 // deletePause is the longest pause between two deletions of counts.
 func deletePause() time.Duration {
-	if *drillWaitingFor == 0 {
+	if isShortWaiting() {
 		return time.Second
 	}
 	return 4 * time.Second

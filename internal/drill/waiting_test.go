@@ -67,10 +67,13 @@ func waitingTimeouts() timeouts {
 	return t
 }
 
+// isShortWaiting reports whether this is the short form of the drill.
+func isShortWaiting() bool { return *drillWaitingFor == 0 && !*drillWaitingMutants }
+
 // waitingSlack is how much later than allowed anything may happen. The short form also runs on machines that are busy with something else;
 // the long ones are judged by the limits themselves.
 func waitingSlack() time.Duration {
-	if *drillWaitingFor == 0 && !*drillWaitingMutants {
+	if isShortWaiting() {
 		return 1500 * time.Millisecond
 	}
 	return 0
@@ -178,7 +181,11 @@ func (d *waitingDrill) injectFaults(t *testing.T, c *testCluster, faults []fault
 		seen.injections = append(seen.injections, i)
 		t.Logf("%v; the inboxes had caught up after %v, all nodes were connected after %v",
 			i, i.inboxesDrainedAfter.Round(time.Millisecond), i.nodesBackAfter.Round(time.Millisecond))
-		backoff.Sleep(t.Context(), settleTime+time.Duration(c.rand.Int64N(int64(settleTime/2))))
+		calm := settleTime // the longest
+		if isShortWaiting() {
+			calm /= 2
+		}
+		backoff.Sleep(t.Context(), settleTime+time.Duration(c.rand.Int64N(int64(calm))))
 	}
 }
 
