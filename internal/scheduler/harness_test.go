@@ -322,6 +322,11 @@ func fastConfig() config.Config {
 	return cfg
 }
 
+// withoutHeartbeats makes the nodes of a test, which send no heartbeats, stay however slow the machine is.
+func withoutHeartbeats(c *config.Config) {
+	c.Scheduler.Nodes.PresenceTTLMS, c.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000
+}
+
 func declaration(langs ...core.Lang) nodes.Patch {
 	slots, url := 1000, "http://127.0.0.1:9/jobs"
 	return nodes.Patch{Semantic: langs, MaxJobs: &slots, Callback: &url}

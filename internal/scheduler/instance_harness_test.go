@@ -40,6 +40,7 @@ func startInstance(t *testing.T, callback http.HandlerFunc, changes ...func(*con
 	t.Helper()
 	cfg := config.Default()
 	cfg.Server.Port = 0
+	withoutHeartbeats(&cfg)
 	cfg.Scheduler.Dispatch.ACKTimeoutMS = 10_000 // a test's node may be slow to acknowledge on a busy machine
 	for _, change := range changes {
 		change(&cfg)

@@ -57,7 +57,7 @@ func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
 	redis := redistest.Start(t)
 	cfg := config.Default()
 	cfg.Store = redis.URL()
-	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 120_000, 120_000 // no heartbeats are sent
+	withoutHeartbeats(&cfg)
 	transport := &instantTransport{}
 	instances := startCluster(t, redis.URL(), cfg, transport)
 	language := func(i int) core.Lang { return core.Lang(fmt.Sprintf("q%c%c", 'a'+i/20, 'a'+i%20)) }

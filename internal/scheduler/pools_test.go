@@ -103,9 +103,9 @@ func startPoolTraffic(t *testing.T, instances int, url string) *poolTraffic {
 	cfg := config.Default()
 	c := &cfg.Scheduler
 	c.Phase3 = poolTables()[0]
-	c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // these nodes send few heartbeats
-	c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS = 1000, 2000     // a job of which a node says nothing takes its slot for so long
-	c.OutlierEjection.Enabled = false                                     // these nodes fail often
+	withoutHeartbeats(&cfg)
+	c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS = 1000, 2000 // a job of which a node says nothing takes its slot for so long
+	c.OutlierEjection.Enabled = false                                 // these nodes fail often
 	p := &poolTraffic{t: t, services: make(map[core.NodeID][]recorded[[]core.Service])}
 	p.file.Store(&cfg)
 	p.divisions = []recorded[*core.Pools]{{cfg.Scheduler.Phase3.Division(), time.Now()}}

@@ -117,9 +117,8 @@ func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 			cfg := config.Default()
 			cfg.Server.Port = 0
 			cfg.Store = proxy.URL()
-			// The nodes of this test send neither ACKs nor heartbeats.
-			c := &cfg.Scheduler
-			c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 600_000, 600_000
+			withoutHeartbeats(&cfg)
+			c := &cfg.Scheduler // and without ACKs
 			c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 300_000, 400_000, 500_000
 			cfg.Server.ShutdownSeconds = 0
 			transport := &acceptAll{}

@@ -27,6 +27,7 @@ func keySecret(name string) string { return name + "-0123456789abcdef" }
 // tenantConfig has an operator, and for each of the tenants a, b and c a minter and a key for nodes; key gpu-d is for nodes without a tenant.
 func tenantConfig() config.Config {
 	cfg := fastConfig()
+	withoutHeartbeats(&cfg)
 	cfg.Auth.SessionSecret = "a secret of at least thirty-two characters"
 	cfg.Auth.ClusterSecrets = []string{newPeerSecret}
 	add := func(k config.Key) {

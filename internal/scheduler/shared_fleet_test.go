@@ -176,7 +176,8 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 	t.Parallel()
 	cfg := fastConfig()
-	cfg.Scheduler.Sessions.DisconnectGraceMS = 60_000
+	withoutHeartbeats(&cfg)
+	cfg.Scheduler.Sessions.DisconnectGraceMS = 600_000
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	stalled := detectStalls(t)
 	// explained returns why the other instance would not give the node a job.
@@ -257,7 +258,7 @@ func connectNode(t *testing.T, in *instance, key, token string) (ws *websocket.C
 func TestEjectionIsSeenByAllInstances(t *testing.T) {
 	t.Parallel()
 	cfg := fastConfig()
-	cfg.Scheduler.Nodes.PresenceTTLMS, cfg.Scheduler.Dispatch.HeartbeatStaleMS = 120_000, 120_000 // the node sends no heartbeats
+	withoutHeartbeats(&cfg)
 	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, nil)
 	register(t, instances[0], "n1", "en", "zh")
 	slotsAre := func(want int) func() bool {
@@ -309,6 +310,7 @@ func TestNodeThatReconnectsElsewhereRegistersAgain(t *testing.T) {
 	t.Parallel()
 	const key = "an-operator-key-of-some-length"
 	cfg := fastConfig()
+	withoutHeartbeats(&cfg)
 	cfg.Auth.OperatorKeys, cfg.Auth.SessionSecret = []string{key}, "a secret of at least thirty-two characters"
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	connect := func(to int, token string) wire.NodeRegisterAck {

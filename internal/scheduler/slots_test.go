@@ -94,7 +94,7 @@ func TestNoRefusalWhileASlotIsFree(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	c := &cfg.Scheduler
-	c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 600_000, 600_000 // these nodes send no heartbeats
+	withoutHeartbeats(&cfg)
 	c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 60_000, 120_000, 180_000
 	c.TaskBinding.ReservedTTLSeconds = 61
 	local := &localNodes{t: t, nodes: make(map[core.NodeID]*localNode)}

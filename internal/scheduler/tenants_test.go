@@ -84,10 +84,10 @@ func TestTenantLimitOverInstances(t *testing.T) {
 	const limit, callers, rounds = 5, 12, 10
 	cfg := config.Default()
 	cfg.Scheduler.Tenants = []config.Tenant{{ID: "*", MaxInFlight: limit}}
-	// No attempt is repeated on a busy machine, and the node, which sends no heartbeats, stays.
-	c := &cfg.Scheduler
+	withoutHeartbeats(&cfg)
+	c := &cfg.Scheduler // no attempt is repeated on a busy machine
 	c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 60_000, 120_000, 180_000
-	c.TaskBinding.ReservedTTLSeconds, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 61, 600_000, 600_000
+	c.TaskBinding.ReservedTTLSeconds = 61
 	transport := &countingTransport{mayEnd: make(chan struct{})}
 	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, transport)
 	transport.report = func(r dispatch.Report) {
@@ -135,13 +135,25 @@ func TestTenantLimitOverInstances(t *testing.T) {
 	}
 }
 
+// patientSettings keep a node that sends no heartbeats, and its jobs, on a busy machine.
+const patientSettings = `[scheduler.nodes]
+presence_ttl_ms = 600_000
+[scheduler.dispatch]
+heartbeat_stale_ms = 600_000
+ack_timeout_ms = 60_000
+attempt_timeout_ms = 120_000
+job_timeout_ms = 180_000
+[scheduler.task_binding]
+reserved_ttl_seconds = 61
+`
+
 // TestTenantLimitOutlivesAnInstance: an instance is killed whose jobs run. They stay counted until their node has reported their results to
 // another instance; a session of the dead instance stays counted, too, and is resumed although its tenant is at the limit.
 func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	file := filepath.Join(t.TempDir(), "lingua.toml")
-	const settings = "[[scheduler.tenants]]\nid = \"acme\"\nmax_in_flight = 2\n[[scheduler.tenants]]\nid = \"*\"\nmax_sessions = 1\n"
+	const settings = patientSettings + "[[scheduler.tenants]]\nid = \"acme\"\nmax_in_flight = 2\n[[scheduler.tenants]]\nid = \"*\"\nmax_sessions = 1\n"
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
