@@ -38,7 +38,8 @@ TESTRUN  := $(GO) run ./test/testrun -slowest=$(or $(SLOWEST),10) $(if $(REPEAT)
 TOGETHER := -p=3 -parallel=8
 ONCE     := -count=1 -shuffle=on $(TOGETHER) $(ARGS)
 
-# Packages that need more than Go and Redis: of clusters of processes, browsers, other languages, and deployments.
+# Packages that need more than Go and Redis: clusters of processes, browsers, other languages, deployments. The drills measure times and use the whole
+# machine, so they run alone.
 LONG := ^$(shell $(GO) list -m)/(bench|deploy|internal/(dashtest|drill|interop))(/|$$)
 # Packages that `make test` runs under the race detector; `make test-all` runs the others under it.
 RACE := ./internal/dispatch ./internal/fleet ./internal/store/memstore ./internal/socket ./internal/session
@@ -62,7 +63,8 @@ checks: $(DASHBOARD)/node_modules/.package-lock.json ## formatting and go vet
 
 .PHONY: test-all
 test-all: tools lint modules dashboard-check ## the rest, which must hold before a change lands: linters, race detector, browsers, other languages, deployments, drills
-	$(TESTRUN) -race $(ONCE) $(OTHERS) + $(ONCE) ./internal/socket + $(ONCE) $$($(GO) list ./... | grep -E '$(LONG)')
+	$(TESTRUN) -race $(ONCE) $(OTHERS) + $(ONCE) ./internal/socket + $(ONCE) ./internal/drill \
+	  + $(ONCE) -p=2 ./internal/dashtest ./internal/interop + $(ONCE) ./deploy/... ./bench/...
 
 # The tests start servers of their own. Debian's packages would start daemons beside them: tools/install.sh prevents it.
 .PHONY: redis
