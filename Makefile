@@ -234,7 +234,7 @@ BUSY ?= 0
 
 .PHONY: flake
 flake: ## repeat WHAT=test N=20 times beside BUSY=0 busy processes; resumes where it stopped
-	@ROUNDS=$(N) BUSY=$(BUSY) tools/flake.sh $(MAKE) --no-print-directory $(WHAT)
+	@ROUNDS=$(N) BUSY=$(BUSY) tools/flake.sh make --no-print-directory $(WHAT)
 
 .PHONY: bench-pauses
 bench-pauses: ## the cost of distinguishing a pause from a stalled connection at 5,000 sessions
