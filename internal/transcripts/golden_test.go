@@ -154,20 +154,32 @@ func canonical(body string) []string {
 	return strings.Split(strings.TrimSpace(body), "\n")
 }
 
-func TestCanonicalTranscripts(t *testing.T) {
+// TestDifferencesAreSeen checks that what is compared is not blind: a page that says something else differs from what is recorded.
+func TestDifferencesAreSeen(t *testing.T) {
 	t.Parallel()
-	a := canonical("→ {\"job_id\": \"job-1\",\n   \"attempt_id\": 1}\n← {\"url\": \"http://a/job-1\", \"total_ms\": 17, \"detail\": \"the job is job-1\"}\n")
-	b := canonical("→ {\"job_id\": \"job-2\", \"attempt_id\": 1}\n← {\"url\": \"http://b/job-2\",\n   \"total_ms\": 3, \"detail\": \"the job is job-2\"}\n")
-	if diff := cmp.Diff(a, b); diff != "" {
-		t.Errorf("two records of the same differ (-a +b)\n%s", diff)
-	}
-	for name, other := range map[string]string{
-		"another identity": "→ {\"job_id\": \"job-2\", \"attempt_id\": 1}\n← {\"url\": \"http://b/job-2\", \"total_ms\": 3, \"detail\": \"the job is job-1\"}\n",
-		"another value":    "→ {\"job_id\": \"job-2\", \"attempt_id\": 2}\n← {\"url\": \"http://b/job-2\", \"total_ms\": 3, \"detail\": \"the job is job-2\"}\n",
-		"another order":    "← {\"url\": \"http://b/job-2\", \"total_ms\": 3, \"detail\": \"the job is job-2\"}\n→ {\"job_id\": \"job-2\", \"attempt_id\": 1}\n",
+	const (
+		transcript = "→ {\"job_id\": \"job-1\",\n   \"attempt_id\": 1}\n← {\"url\": \"http://a/job-1\", \"total_ms\": 17, \"detail\": \"the job is job-1\"}\n"
+		terminal   = "$ lingua jobs job-12ab\nn1  ready  12s ago\n1   n1   412ms  done\nasr: for another 1m0s\n"
+		frame      = "{\"kind\":\"audio\",\"job_id\":\"job-1\"}\xff\x7f|x  y"
+	)
+	asHex := func(frame string) []string { return canonicalHex(formatHex([]byte(frame))) }
+	for name, c := range map[string]struct {
+		canonical   func(string) []string
+		text, other string
+		equal       bool
+	}{
+		"another job":             {canonical, transcript, strings.ReplaceAll(transcript, "job-1", "job-2"), true},
+		"another identity":        {canonical, transcript, strings.Replace(transcript, "is job-1", "is job-2", 1), false},
+		"another value":           {canonical, transcript, strings.Replace(transcript, "_id\": 1", "_id\": 2", 1), false},
+		"another order":           {canonical, "→ {\"a\": 1}\n← {\"b\": 2}\n", "← {\"b\": 2}\n→ {\"a\": 1}\n", false},
+		"another time":            {canonicalTerminal, terminal, strings.Replace(terminal, "12s ago", "now", 1), true},
+		"another node":            {canonicalTerminal, terminal, strings.Replace(terminal, "n1  ready", "n2  ready", 1), false},
+		"a frame of another job":  {asHex, frame, strings.Replace(frame, "job-1", "job-2", 1), true},
+		"a frame of another kind": {asHex, frame, strings.Replace(frame, "audio", "sonic", 1), false},
+		"a frame of more audio":   {asHex, frame, frame + "\x01", false},
 	} {
-		if cmp.Equal(a, canonical(other)) {
-			t.Errorf("%s makes no difference", name)
+		if equal := cmp.Equal(c.canonical(c.text), c.canonical(c.other)); equal != c.equal {
+			t.Errorf("%s: equal is %v", name, equal)
 		}
 	}
 }

@@ -67,24 +67,3 @@ func canonicalHex(body string) []string {
 	}
 	return strings.Split(formatHex(frame), "\n")
 }
-
-func TestHexIsReadAsItWasWritten(t *testing.T) {
-	t.Parallel()
-	data := []byte("\x00\x00\x00\x57{\"kind\":\"audio\",\"job_id\":\"job-1\"}\xff\x7f|x  y")
-	got, err := parseHex(formatHex(data))
-	if err != nil || !bytes.Equal(got, data) {
-		t.Errorf("%q %v", got, err)
-	}
-	for name, other := range map[string]struct {
-		data  []byte
-		equal bool
-	}{
-		"another job":  {bytes.Replace(data, []byte("job-1"), []byte("job-2"), 1), true},
-		"another kind": {bytes.Replace(data, []byte("audio"), []byte("sonic"), 1), false},
-		"more audio":   {append(data[:len(data):len(data)], 1), false},
-	} {
-		if equal := strings.Join(canonicalHex(formatHex(data)), "") == strings.Join(canonicalHex(formatHex(other.data)), ""); equal != other.equal {
-			t.Errorf("%s: equal is %v", name, equal)
-		}
-	}
-}

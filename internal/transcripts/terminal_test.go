@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/docpage"
 )
@@ -146,15 +144,4 @@ func canonicalTerminal(body string) []string {
 		lines = append(lines, line)
 	}
 	return lines
-}
-
-func TestCanonicalTerminals(t *testing.T) {
-	t.Parallel()
-	a := canonicalTerminal("$ lingua jobs job-12ab\nn1  ready  12s ago\n1   n1   412ms  done\nasr: for another 1m0s\n")
-	if diff := cmp.Diff(a, canonicalTerminal("$ lingua jobs job-77\nn1 ready    now\n1  n1  1.3s   done\nasr: for another 59s\n")); diff != "" {
-		t.Errorf("two records of the same differ (-a +b)\n%s", diff)
-	}
-	if cmp.Equal(a, canonicalTerminal("$ lingua jobs job-77\nn2 ready    now\n1  n1  1.3s   done\nasr: for another 59s\n")) {
-		t.Error("another node makes no difference")
-	}
 }
