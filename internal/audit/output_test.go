@@ -20,7 +20,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// startRecorder starts a recorder with a file, after it recorded an entry for each of the first objects. stop writes what is queued, and returns how many entries were dropped.
+// startRecorder starts a recorder with a file, after it recorded an entry for each of the first objects. stop writes what is queued, and
+// returns how many entries were dropped.
 func startRecorder(t *testing.T, path string, log slog.Handler, first ...string) (r *audit.Recorder, stop func() float64) {
 	t.Helper()
 	counter := droppedCounter()

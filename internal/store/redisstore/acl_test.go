@@ -23,8 +23,8 @@ const commandsFile = "../../../deploy/redis/commands"
 // administration are the commands that this test runs itself, beside "info", which the store uses too.
 var administration = []string{"acl|setuser", "acl|log", "config|resetstat"}
 
-// TestStoreUsesOnlyItsCommands runs the whole suite on a single server, as a Redis user that may run only the commands of commandsFile, on keys
-// with the prefix of the store: nothing is refused, and every one of the commands is used.
+// TestStoreUsesOnlyItsCommands runs the whole suite on a single server, as a Redis user that may run only the commands of commandsFile, on
+// keys with the prefix of the store: nothing is refused, and every one of the commands is used.
 func TestStoreUsesOnlyItsCommands(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)

@@ -89,8 +89,9 @@ func TestOpenRefusesLongTimeouts(t *testing.T) {
 func TestOpenWaitsForSlowRedis(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	const timeout = 1500 * time.Millisecond                                                                               // with the other tries, a busy machine has enough of it
-	if _, err := server.Do("CLIENT", "PAUSE", strconv.FormatInt((timeout*3/2).Milliseconds(), 10), "WRITE"); err != nil { // scripts only
+	const timeout = 1500 * time.Millisecond // with the other tries, a busy machine has enough of it
+	pause := strconv.FormatInt((timeout * 3 / 2).Milliseconds(), 10)
+	if _, err := server.Do("CLIENT", "PAUSE", pause, "WRITE"); err != nil { // scripts only
 		t.Fatal(err)
 	}
 	open(t, server.URL(), func(o *redisstore.Options) { o.Timeout = timeout })

@@ -24,7 +24,8 @@ func fillClasses(t *testing.T, s *redisstore.Store, pool core.PoolID, now int64,
 		waiters.Go(func() {
 			for _, tenant := range tenants {
 				w := fairqueue.Waiter{ID: class + tenant, Class: class, Tenant: tenant, Instance: "i-1", Since: now, Deadline: now + 60_000}
-				if r, err := s.Enqueue(t.Context(), pool, fairqueue.EnqueueParams{Waiter: w, Weight: 1, MaxWaiting: 10_000}); err != nil || r.Verdict != fairqueue.Queued {
+				r, err := s.Enqueue(t.Context(), pool, fairqueue.EnqueueParams{Waiter: w, Weight: 1, MaxWaiting: 10_000})
+				if err != nil || r.Verdict != fairqueue.Queued {
 					t.Errorf("enqueue: %+v, %v", r, err)
 				}
 			}

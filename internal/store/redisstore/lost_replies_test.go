@@ -26,8 +26,8 @@ var lostReplyCount = flag.Int64("lost-replies", 170, "the number of replies that
 // lostReplyWorkers is how many calls are tested concurrently: most of the time is spent on reconnecting.
 const lostReplyWorkers = 8
 
-// lostReplyClock is the key of the clock of all queues, which stands still, so that no offer expires. It is one key for all workers, because its
-// name is part of the scripts: a worker that calls a script as the first one loses the reply that the server does not know it.
+// lostReplyClock is the key of the clock of all queues, which stands still, so that no offer expires. It is one key for all workers, because
+// its name is part of the scripts: a worker that calls a script as the first one loses the reply that the server does not know it.
 const lostReplyClock = "lost-reply-clock"
 
 // lostReply is a call whose reply is lost after it was executed.
@@ -129,7 +129,8 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("no reply of %s was lost in %d calls", allLostReplies[i].name, maxLostReplyTries)
 		}
 	}
-	t.Logf("%d replies lost in %d calls and %v: %s", counts.total, counts.made, time.Since(began).Round(time.Second), strings.Join(each, ", "))
+	took := time.Since(began).Round(time.Second)
+	t.Logf("%d replies lost in %d calls and %v: %s", counts.total, counts.made, took, strings.Join(each, ", "))
 }
 
 // maxLostReplyTries is how often a call is tried until its own reply is the one that is lost.

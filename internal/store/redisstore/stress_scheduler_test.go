@@ -20,8 +20,8 @@ import (
 // contains the URL of Redis, the prefix and the scheduler's name.
 const stressProcessEnv = "LINGUA_STRESS_SCHEDULER"
 
-// stressTiming is short, so that leases expire, but the presence is longer than a busy machine stalls: a node that sends no heartbeat for so long
-// has jobs without leases. Records outlive the test.
+// stressTiming is short, so that leases expire, but the presence is longer than a busy machine stalls: a node that sends no heartbeat for so
+// long has jobs without leases. Records outlive the test.
 var stressTiming = store.Timing{
 	Presence: 3 * time.Second, ReservedTTL: 500 * time.Millisecond, Attempt: 6 * time.Second, Job: 7 * time.Second, Retention: 2 * time.Hour,
 }

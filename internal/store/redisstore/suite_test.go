@@ -18,8 +18,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/storetest"
 )
 
-// TestMain runs many tests in parallel, because most of them mostly wait, and fewer random checks than package rapid does unless a flag says
-// how many, because Redis runs each of their calls. A process that TestStressWithKilledSchedulers started runs no tests.
+// TestMain runs many tests in parallel, because most of them mostly wait, and fewer random checks than package rapid does unless a flag
+// says how many, because Redis runs each of their calls. A process that TestStressWithKilledSchedulers started runs no tests.
 func TestMain(m *testing.M) {
 	if config := os.Getenv(stressProcessEnv); config != "" {
 		runScheduler(config)
