@@ -79,7 +79,7 @@ func TestConversationsEndToEnd(t *testing.T) {
 func awaitMetrics(t *testing.T, url string, want map[string]float64) {
 	t.Helper()
 	diff := ""
-	for began := time.Now(); time.Since(began) < waitLimit; backoff.Sleep(t.Context(), pollInterval) {
+	for began := time.Now(); time.Since(began) < waitLimit; backoff.Sleep(t.Context(), pollInterval(time.Since(began))) {
 		if diff = cmp.Diff(want, readMetrics(t, url, want)); diff == "" {
 			return
 		}

@@ -23,12 +23,47 @@ var ejectionFor = flag.Duration("ejection-for", 0, "how long TestFailingNode sen
 const (
 	failingNode      = core.NodeID("node-00") // fails each of its jobs at once
 	ejectionNodes    = 20
-	ejectionClients  = 60   // three of four slots are in use, however fast the machine is
-	ejectionAttempts = 1200 // enough for the share of a node to be no chance: of 5 % the standard deviation is 0.6 %
+	ejectionClients  = 16
+	ejectionHeld     = 60  // jobs of the other nodes that do not end: three of four slots are in use, however fast the machine is
+	ejectionAttempts = 600 // enough for the share of a node to be no chance: it is 18 %, with a standard deviation of 1.6 %
 	afterEjection    = 400
 	// judgedAttempts is from how many attempts on the share of the failing node is judged: it does not grow with them until it is on probation.
 	judgedAttempts = 5000
 )
+
+// heldJobs are jobs that run: the oldest ends when there are too many.
+type heldJobs struct {
+	mu   sync.Mutex
+	max  int
+	held []chan struct{}
+}
+
+// run returns when the job is to end.
+func (h *heldJobs) run() time.Duration {
+	ends := make(chan struct{})
+	h.mu.Lock()
+	h.held = append(h.held, ends)
+	h.end()
+	h.mu.Unlock()
+	<-ends
+	return 0
+}
+
+// keep sets how many jobs do not end.
+func (h *heldJobs) keep(jobs int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.max = jobs
+	h.end()
+}
+
+// end ends the jobs that are too many.
+func (h *heldJobs) end() {
+	for len(h.held) > h.max {
+		close(h.held[0])
+		h.held = h.held[1:]
+	}
+}
 
 // failingFleet is a scheduler with nodes of which one fails.
 type failingFleet struct {
@@ -36,6 +71,7 @@ type failingFleet struct {
 	s     *scheduler.Scheduler
 	peer  *sim.API
 	nodes []*sim.CallbackNode
+	jobs  heldJobs // of the nodes that do not fail
 	began time.Time
 	sent  int
 }
@@ -53,7 +89,7 @@ func startFailingFleet(t *testing.T, ejection bool) *failingFleet {
 		o := sim.CallbackNodeOptions{
 			ID:          fmt.Sprintf("node-%02d", i),
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
-			JobDuration: jobDuration,
+			JobDuration: f.jobs.run,
 		}
 		if core.NodeID(o.ID) == failingNode {
 			o.Fail, o.JobDuration = 1, func() time.Duration { return time.Millisecond }
@@ -65,15 +101,14 @@ func startFailingFleet(t *testing.T, ejection bool) *failingFleet {
 		t.Cleanup(node.Kill)
 		f.nodes[i] = node
 	}
+	t.Cleanup(func() { f.jobs.keep(0) })
 	return f
 }
-
-// jobDuration returns how long a job takes on the other nodes.
-func jobDuration() time.Duration { return 100*time.Millisecond + rand.N(100*time.Millisecond) }
 
 // send sends jobs while more says so, by the number of jobs that were sent, and waits for their end.
 func (f *failingFleet) send(more func(sent int) bool) {
 	f.t.Helper()
+	f.jobs.keep(ejectionHeld)
 	var clients sync.WaitGroup
 	var sent atomic.Int64
 	for range ejectionClients {
@@ -85,12 +120,13 @@ func (f *failingFleet) send(more func(sent int) bool) {
 					f.t.Error(err)
 					return
 				}
-				backoff.Sleep(f.t.Context(), jobDuration()) // until the job has about ended
+				backoff.Sleep(f.t.Context(), rand.N(40*time.Millisecond))
 			}
 		})
 	}
 	clients.Wait()
 	f.sent += int(sent.Load())
+	f.jobs.keep(0)
 	waitUntil(f.t, "every job to end", waitLimit, func() bool { return f.s.Jobs.InFlight() == 0 })
 }
 

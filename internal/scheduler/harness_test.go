@@ -170,7 +170,7 @@ func waitUntil(t *testing.T, what string, limit time.Duration, ok func() bool) t
 		if time.Since(began) > limit {
 			t.Fatalf("waited %v for %s", limit, what)
 		}
-		backoff.Sleep(t.Context(), pollInterval)
+		backoff.Sleep(t.Context(), pollInterval(time.Since(began)))
 	}
 	return time.Since(began)
 }
@@ -239,12 +239,14 @@ func newSchedulerWith(t *testing.T, cfg config.Config, transport dispatch.Transp
 	return s
 }
 
-const (
-	// waitLimit bounds every wait of these tests. It only ends a test that would never end: on a busy machine, waits take many times longer.
-	waitLimit = time.Minute
-	// pollInterval is between two looks at what a test waits for. Most of them are requests: without a pause they would keep a processor busy.
-	pollInterval = 3 * time.Millisecond
-)
+// waitLimit bounds every wait of these tests. It only ends a test that would never end: on a busy machine, waits take many times longer.
+const waitLimit = time.Minute
+
+// pollInterval is between two looks at what a test has waited for so long. Most of them are requests: without a pause they would keep a processor
+// busy, and on a busy machine those that fail would be the reason why the next ones fail.
+func pollInterval(waited time.Duration) time.Duration {
+	return min(max(waited/20, 3*time.Millisecond), 100*time.Millisecond)
+}
 
 var discardLog = slog.New(slog.DiscardHandler)
 
@@ -299,12 +301,12 @@ func requestFor(id string) dispatch.Request {
 // retryUntilOK repeats an operation that a busy machine, or a Redis that is not back yet, may fail.
 func retryUntilOK(t *testing.T, do func() error) {
 	t.Helper()
-	for deadline := time.Now().Add(waitLimit); ; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); ; backoff.Sleep(t.Context(), pollInterval(time.Since(began))) {
 		err := do()
 		if err == nil {
 			return
 		}
-		if time.Now().After(deadline) {
+		if time.Since(began) > waitLimit {
 			t.Fatalf("not in %v: %v", waitLimit, err)
 		}
 	}

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	loadClients = 16
+	loadClients = 12
 	sharedNodes = 20
 	sharedSlots = 2
-	thinkTime   = 60 * time.Millisecond // between two utterances of a client, on average
+	thinkTime   = 80 * time.Millisecond // between two utterances of a client, on average
 	steadyRun   = 2 * loadClients       // acceptances in a row for the service to count as back
 )
 
@@ -94,7 +94,7 @@ func (l *httpLoad) dispatch(ctx context.Context, request string) {
 			l.t.Errorf("dispatch of %s: %v", request, err)
 			return
 		}
-		backoff.Sleep(ctx, rand.N(40*time.Millisecond))
+		backoff.Sleep(ctx, rand.N(100*time.Millisecond))
 	}
 }
 
@@ -177,6 +177,10 @@ func (l *httpLoad) waitForEnd(limit time.Duration) *jobOutcomes {
 	left := slices.Collect(maps.Keys(l.accepted))
 	began := time.Now()
 	for len(left) > 0 {
+		if l.cluster.inFlight() > 0 && time.Since(began) < limit { // an instance runs some of them
+			backoff.Sleep(l.t.Context(), 20*time.Millisecond)
+			continue
+		}
 		var live []string
 		states := make(map[string]int) // of those that have not ended
 		inFlight := l.cluster.inFlight() > 0
@@ -204,7 +208,7 @@ func (l *httpLoad) waitForEnd(limit time.Duration) *jobOutcomes {
 			l.t.Errorf("%d accepted jobs did not end: %v, such as %s", len(left), states, left[0])
 			return v
 		}
-		backoff.Sleep(l.t.Context(), 20*time.Millisecond)
+		backoff.Sleep(l.t.Context(), 100*time.Millisecond)
 	}
 	return v
 }

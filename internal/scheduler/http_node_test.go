@@ -174,7 +174,7 @@ func (n *httpNode) postUntilAnswered(ctx context.Context, path string, in any) w
 		case errors.As(err, &e) && !e.Code.Retryable():
 			return e.Code
 		}
-		if !backoff.SleepJitter(ctx, 50*time.Millisecond, 0.5) {
+		if !backoff.SleepJitter(ctx, 100*time.Millisecond, 0.5) {
 			return cancelled
 		}
 	}

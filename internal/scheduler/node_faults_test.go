@@ -19,7 +19,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-var dispatches = flag.Int("dispatches", 2000, "how many jobs TestFleetUnderFaults dispatches")
+var dispatches = flag.Int("dispatches", 1200, "how many jobs TestFleetUnderFaults dispatches")
 
 const (
 	stressClients = 64
@@ -124,7 +124,7 @@ func sendJobs(t *testing.T, peer *sim.API) []core.JobID {
 					// On a busy machine a decision may not be made in time; the request is then refused.
 					if errors.As(err, &e) && e.JobID == "" && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.SchedulerDependencyDown) {
 						refused.Add(1)
-						backoff.Sleep(t.Context(), rand.N(2*time.Millisecond))
+						backoff.Sleep(t.Context(), rand.N(20*time.Millisecond))
 						continue
 					}
 					if err != nil && (e == nil || e.JobID == "") {

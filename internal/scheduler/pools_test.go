@@ -49,7 +49,7 @@ const (
 	// poolSlack is how long after a change of a node or of the pools an instance may still use what was before: a second to adopt other pools,
 	// and the time of a decision and a delivery.
 	poolSlack = 5 * time.Second
-	goldJobs  = 80 // deliveries of the bound tenant that each phase waits for
+	goldJobs  = 50 // deliveries of the bound tenant that each phase waits for
 )
 
 // poolTraffic is nodes and clients in this process.

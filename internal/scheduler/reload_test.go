@@ -128,7 +128,7 @@ func (r *rotation) run(ctx context.Context, name string, action func(ctx context
 				return
 			}
 			done.Add(1)
-			backoff.Sleep(ctx, 5*time.Millisecond) // or they would take the processor from the instances
+			backoff.Sleep(ctx, 15*time.Millisecond) // or they would take the processor from the instances
 		}
 	})
 }

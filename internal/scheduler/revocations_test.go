@@ -53,7 +53,7 @@ func (in *instance) call(t *testing.T, key, method, path string, body, out any) 
 		if status != http.StatusServiceUnavailable || time.Since(began) > waitLimit {
 			return status, e
 		}
-		backoff.Sleep(t.Context(), pollInterval)
+		backoff.Sleep(t.Context(), pollInterval(time.Since(began)))
 	}
 }
 

@@ -131,7 +131,7 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 			if e := new(wire.Error); !errors.As(err, &e) || e.Code != wire.SchedulerDependencyDown || time.Since(began) > waitLimit {
 				return err
 			}
-			backoff.Sleep(t.Context(), time.Millisecond)
+			backoff.Sleep(t.Context(), pollInterval(time.Since(began)))
 		}
 	}
 	declare := func(langs ...core.Lang) {

@@ -74,7 +74,7 @@ func (c *localNodes) runJob(n *localNode, a *wire.Assignment) {
 
 // retryReport repeats a report until it is answered.
 func (c *localNodes) retryReport(what string, report func() error) {
-	for {
+	for pause := retryPause(); ; pause.Wait(c.ctx) {
 		err := report()
 		var e *wire.Error
 		if err == nil || c.ctx.Err() != nil {
@@ -84,8 +84,13 @@ func (c *localNodes) retryReport(what string, report func() error) {
 			c.t.Errorf("%s: %v", what, err)
 			return
 		}
-		backoff.SleepJitter(c.ctx, 20*time.Millisecond, 0.5)
 	}
+}
+
+// retryPause is between the tries of one of several hundred callers: on a busy machine, in which Redis does not answer all of them in time, they
+// must not be the reason for it.
+func retryPause() *backoff.Backoff {
+	return &backoff.Backoff{Min: 20 * time.Millisecond, Max: 2 * time.Second}
 }
 
 // TestNoRefusalWhileASlotIsFree keeps 85 % of the slots taken through two instances: no request is refused, the ledger is
@@ -189,7 +194,7 @@ func (c *localNodes) sendJobs(jobs int) *sendResult {
 func (c *localNodes) dispatchAndWait(in *instance, r dispatch.Request, all *sendResult) {
 	id, ended := core.JobIDFor("", r.Request), make(chan struct{})
 	c.ended.Store(id, ended)
-	for {
+	for pause := retryPause(); ; pause.Wait(c.ctx) {
 		_, err := in.Jobs.Dispatch(c.ctx, r)
 		if err == nil {
 			break
@@ -199,7 +204,6 @@ func (c *localNodes) dispatchAndWait(in *instance, r dispatch.Request, all *send
 		all.mu.Lock()
 		all.refused[e.Code]++
 		all.mu.Unlock()
-		backoff.SleepJitter(c.ctx, 20*time.Millisecond, 0.5)
 	}
 	reason := core.ReasonNone
 	check := time.NewTicker(time.Second)
