@@ -44,13 +44,17 @@ func TestSearchAsksAllInstances(t *testing.T) {
 				return len(list.Jobs) == 2 && !list.Partial
 			})
 			for _, job := range list.Jobs {
-				detail := getList[wire.JobDetail](t, at, "/v1/jobs/"+job.JobID+"?decisions=true", keyOfOperator)
+				var detail wire.JobDetail
+				waitUntil(t, "the answers of all instances", waitLimit, func() bool {
+					detail = getList[wire.JobDetail](t, at, "/v1/jobs/"+job.JobID+"?decisions=true", keyOfOperator)
+					return detail.Incomplete == nil
+				})
 				want := []string{string(instances[node].Bus.Instance())}
 				var got []string
 				for _, d := range detail.Decisions {
 					got = append(got, d.Instance)
 				}
-				if diff := cmp.Diff(want, got); diff != "" || detail.Incomplete != nil {
+				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("instance %d: decisions were made by (-want +got):\n%s", i, diff)
 				}
 				status, body := getAs(t, at.peer.URL+"/v1/jobs/"+job.JobID+"/decisions", keyOfMinter, nil)
