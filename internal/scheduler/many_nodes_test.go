@@ -52,7 +52,7 @@ func registerMany(t *testing.T, in *instance, n int, declare func(i int) nodes.P
 // TestReadyMeansEveryNodeIsKnown: a new instance over a store with many nodes refuses nothing once it is ready.
 // Each direction is served by one node only, so that a missing node is a refusal.
 func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
-	t.Parallel()
+	besideOthersUnlessMeasured(t)
 	const directions = 200 // of as many of the nodes
 	redis := redistest.Start(t)
 	cfg := config.Default()
@@ -116,6 +116,16 @@ func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
 // measuredLoss is the number of nodes from which on TestLosingMostNodesAtOnce is a measurement: with fewer it runs beside other
 // tests, and its times mean nothing.
 const measuredLoss = 10_000
+
+// besideOthersUnlessMeasured makes a test parallel, unless it measures.
+func besideOthersUnlessMeasured(t *testing.T) (measured bool) {
+	t.Helper()
+	if *manyNodes >= measuredLoss {
+		return true
+	}
+	t.Parallel()
+	return false
+}
 
 // manyHeartbeats sends the heartbeats of many nodes to two instances, until some of them are lost.
 type manyHeartbeats struct {
@@ -211,8 +221,7 @@ func reserveWithoutRecord(t *testing.T, in *instance, ids []core.NodeID) {
 //
 //	go test -v -run TestLosingMostNodesAtOnce ./internal/scheduler -many-nodes 10000
 func TestLosingMostNodesAtOnce(t *testing.T) {
-	t.Parallel()
-	full := *manyNodes >= measuredLoss
+	full := besideOthersUnlessMeasured(t)
 	cfg := config.Default()
 	c := &cfg.Scheduler
 	calmFor, watch := c.Nodes.PresenceTTLMS.Duration()/2, 3*time.Second // before and after the loss

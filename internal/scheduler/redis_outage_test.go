@@ -79,7 +79,7 @@ func TestNewStoreIncarnation(t *testing.T) {
 	redis := redistest.Start(t)
 	instances := startCluster(t, redis.URL(), cfg, nil)
 	nodes := startNodes(t, instances, sharedNodes, sharedSlots, func() time.Duration {
-		if rand.N(10) == 0 {
+		if rand.N(4) == 0 {
 			return 2 * time.Second
 		}
 		return 50*time.Millisecond + rand.N(250*time.Millisecond)
