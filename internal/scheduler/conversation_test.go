@@ -165,7 +165,7 @@ func runConversation(t *testing.T, url string, number int) {
 	}
 }
 
-var cutFor = flag.Duration("cut-for", 5*time.Second, "how long TestCutConnections cuts connections")
+var cutFor = flag.Duration("cut-for", 3*time.Second, "how long TestCutConnections cuts connections")
 
 // TestCutConnections cuts connections of clients and nodes at random. Every utterance ends in exactly one terminal
 // message, in order. In full:

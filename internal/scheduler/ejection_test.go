@@ -81,8 +81,8 @@ func startFailingFleet(t *testing.T, ejection bool) *failingFleet {
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
 	cfg.Scheduler.OutlierEjection.Enabled, cfg.Scheduler.Stats.IntervalSeconds = ejection, 1
-	s := newScheduler(t, cfg)
-	f := &failingFleet{t: t, s: s, peer: sim.NewAPI(serve(t, s)), nodes: make([]*sim.CallbackNode, ejectionNodes), began: time.Now()}
+	s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+	f := &failingFleet{t: t, s: s, peer: sim.NewAPI(url), nodes: make([]*sim.CallbackNode, ejectionNodes), began: time.Now()}
 	t.Cleanup(f.peer.Close)
 	slots := 4
 	for i := range f.nodes {

@@ -94,22 +94,9 @@ func startInstances(t *testing.T, count int, url string, cfg config.Config, tran
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
 	instances := make(cluster, count)
 	for i := range instances {
-		s := newSchedulerWith(t, cfg, transport)
-		l, err := s.Listen(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		instances[i] = &instance{s, sim.NewAPI("http://" + l.Addr().String())}
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		ended := make(chan error, 1)
-		go func() { ended <- s.Run(ctx, l) }()
-		t.Cleanup(func() {
-			instances[i].peer.Close()
-			stop()
-			if err := <-ended; err != nil {
-				t.Error(err)
-			}
-		})
+		s, url := run(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
+		instances[i] = &instance{s, sim.NewAPI(url)}
+		t.Cleanup(instances[i].peer.Close)
 	}
 	return instances
 }
@@ -263,26 +250,38 @@ func tone(ms int) []byte {
 // startScheduler runs a scheduler until the test ends and returns its URL.
 func startScheduler(t *testing.T, cfg config.Config) string {
 	t.Helper()
-	return serve(t, newSchedulerWith(t, cfg, nil))
+	_, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+	return url
 }
 
-// serve runs a scheduler until the test ends and returns its URL.
-func serve(t *testing.T, s *scheduler.Scheduler) string {
+// run makes a scheduler, runs it until the test ends, and returns it with its URL once it is announced. An instance ends when Redis does not
+// answer its announcement in time, as on a busy machine: then another one is made.
+func run(t *testing.T, create func() *scheduler.Scheduler) (*scheduler.Scheduler, string) {
 	t.Helper()
-	l, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() { ended <- s.Run(ctx, l) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+	for began := time.Now(); ; {
+		s := create()
+		l, err := s.Listen(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	return "http://" + l.Addr().String()
+		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+		ended := make(chan error, 1)
+		go func() { ended <- s.Run(ctx, l) }()
+		waitUntil(t, "the announcement of an instance", waitLimit, func() bool { return len(ended) > 0 || s.Bus.PresenceAge() > 0 })
+		if len(ended) == 0 {
+			t.Cleanup(func() {
+				stop()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			})
+			return s, "http://" + l.Addr().String()
+		}
+		stop()
+		if err := <-ended; !errors.Is(err, store.ErrDown) || time.Since(began) > waitLimit {
+			t.Fatal(err)
+		}
+	}
 }
 
 func do(t *testing.T, s *redistest.Server, args ...string) {

@@ -17,6 +17,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -69,24 +70,12 @@ func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
 		return declaration("en", "zh")
 	})
 
-	s := newSchedulerWith(t, cfg, transport)
-	transport.jobs.Store(s.Jobs)
-	l, err := s.Listen(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	peer := sim.NewAPI("http://" + l.Addr().String())
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
 	began := time.Now()
-	go func() { ended <- s.Run(ctx, l) }()
-	t.Cleanup(func() {
-		peer.Close()
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
+	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
+	s, url := run(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
+	transport.jobs.Store(s.Jobs)
+	peer := sim.NewAPI(url)
+	t.Cleanup(peer.Close)
 	waitUntil(t, "the new instance to be ready", waitLimit, func() bool { return peer.Get(t.Context(), "/readyz", new(wire.ReadyResponse)) == nil })
 	ready := time.Since(began)
 	refused := make(map[wire.Code]int)

@@ -40,8 +40,8 @@ func TestFleetUnderFaults(t *testing.T) {
 	cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 2
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 3600
 	cfg.Scheduler.Observability.PathWarnMS = 60_000
-	s := newScheduler(t, cfg)
-	peer := sim.NewAPI(serve(t, s))
+	s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+	peer := sim.NewAPI(url)
 	t.Cleanup(peer.Close)
 	fleet := startSimNodes(t, peer)
 	began := time.Now()

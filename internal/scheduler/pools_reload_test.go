@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -35,9 +36,9 @@ func TestReloadOfPoolsWithoutRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newSchedulerWith(t, cfg, nil)
+	s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	s.SetConfigSource(func() (config.Config, []string, error) { return file.load(redis.URL()) })
-	api := sim.NewAPI(serve(t, s))
+	api := sim.NewAPI(url)
 	defer api.Close()
 	api.Token = secretOf("operator", "old")
 	before := s.Keyring().Digest()

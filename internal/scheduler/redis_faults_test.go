@@ -122,20 +122,7 @@ func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 			c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 300_000, 400_000, 500_000
 			cfg.Server.ShutdownSeconds = 0
 			transport := &acceptAll{}
-			s := newSchedulerWith(t, cfg, transport)
-			run, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-			l, err := s.Listen(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			ended := make(chan error, 1)
-			go func() { ended <- s.Run(run, l) }()
-			defer func() {
-				stop()
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			}()
+			s, _ := run(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
 			slots, url := 10_000, "http://127.0.0.1:9/jobs"
 			for i := range 4 {
 				p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}

@@ -101,10 +101,10 @@ func startRotation(t *testing.T, instances int) *rotation {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := newSchedulerWith(t, cfg, nil)
+		s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 		s.SetConfigSource(func() (config.Config, []string, error) { return r.file.load(redis.URL()) })
 		r.instances = append(r.instances, s)
-		r.urls = append(r.urls, serve(t, s))
+		r.urls = append(r.urls, url)
 	}
 	return r
 }

@@ -190,12 +190,25 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 		}
 		return x.Nodes[0].Reason
 	}
+	await := func(what, want string) time.Duration {
+		t.Helper()
+		got := want
+		defer func() {
+			if got != want {
+				t.Logf("the reason is %q, want %q", got, want)
+			}
+		}()
+		return waitUntil(t, "the other instance to see "+what, waitLimit, func() bool {
+			got = explained()
+			return got == want
+		})
+	}
 	ws, ack := connectNode(t, instances[0], "", "")
-	waitUntil(t, "the other instance to see the node", waitLimit, func() bool { return explained() == "" })
+	await("the node", "")
 	for range 3 {
 		stalled.TakeLongest()
 		_ = ws.CloseNow()
-		within := waitUntil(t, "the other instance to see the loss", waitLimit, func() bool { return explained() == "DISCONNECTED" })
+		within := await("the loss", "DISCONNECTED")
 		if stall := stalled.TakeLongest(); within > time.Second+2*stall {
 			t.Errorf("the loss was seen after %s; this process was stalled for %s", within, stall)
 		}
@@ -215,7 +228,7 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 		if ws, again = connectNode(t, instances[0], "", ack.ResumeToken); again.Status != "resumed" || again.Epoch != ack.Epoch {
 			t.Fatalf("%+v", again)
 		}
-		waitUntil(t, "the other instance to see that it is back", waitLimit, func() bool { return explained() == "" })
+		await("that it is back", "")
 	}
 }
 
