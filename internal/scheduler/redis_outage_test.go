@@ -58,7 +58,7 @@ func testFailover(t *testing.T, redis replicatedRedis, kill func(i int) *rediste
 		load.waitForAccepted(100)
 	}
 	c := &cfg.Scheduler
-	v := load.waitForEnd(c.Dispatch.JobTimeoutMS.Duration() + 2*c.Nodes.PresenceTTLMS.Duration() + 5*time.Second)
+	v := load.waitForEnd(c.Dispatch.JobTimeoutMS.Duration() + 2*c.Nodes.PresenceTTLMS.Duration() + 30*time.Second)
 	t.Logf("failovers %d, longest outage %v, accepted %d: %v, deliveries without a free slot %d; refused meanwhile %v, noticed as lost %v, reconciled %v",
 		*failovers, longest, len(load.accepted), v, nodes.refusedDeliveries(t), load.refused,
 		instances.sumMetric(t, "lingua_store_lost_total", "kind"), instances.sumMetric(t, "lingua_reconciled_leases_total", "kind"))
@@ -107,7 +107,7 @@ func TestNewStoreIncarnation(t *testing.T) {
 	adopted := countAdopted(t, instances, held, flushed.Add(4*c.Nodes.HeartbeatIntervalMS.Duration()))
 	waitUntil(t, "the held jobs to end", 3*waitLimit, func() bool { return countOutcomes(held)[""] == 0 })
 	load.waitForAccepted(200)
-	v := load.waitForEnd(c.Dispatch.JobTimeoutMS.Duration() + 2*c.Nodes.PresenceTTLMS.Duration() + 5*time.Second)
+	v := load.waitForEnd(c.Dispatch.JobTimeoutMS.Duration() + 2*c.Nodes.PresenceTTLMS.Duration() + 30*time.Second)
 
 	before, during := 0, 0
 	for _, id := range v.lost {
@@ -224,7 +224,7 @@ func stoppedForLongerThanJobs(t *testing.T) {
 	h := haltRedis(t, redis, load, nodes, halt)
 	t.Logf("halted for %v (job %v, its record %v): %d jobs held, past their deadline, with outcomes: %v; service was back after %v",
 		halt, c.Dispatch.JobTimeoutMS.Duration(), record, len(h.held), countOutcomes(h.held), h.backAfter)
-	endStopped(t, nodes, load, halt+20*time.Second)
+	endStopped(t, nodes, load, halt+30*time.Second)
 }
 
 // endStopped ends the load, and checks that every job which was accepted after Redis continued has ended and that no node got too many.
