@@ -194,15 +194,27 @@ func (c *manyHeartbeats) longestSilence(first int) (silence time.Duration, missi
 func reserveWithoutRecord(t *testing.T, in *instance, ids []core.NodeID) {
 	t.Helper()
 	for _, id := range ids {
-		n, err := in.Store.Node(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
 		lease := core.LeaseRef{Node: id, Job: core.JobID("job-" + string(id)), Attempt: 1, Token: "i-unknown.1"}
-		if _, err := in.Store.Reserve(t.Context(), store.ReserveParams{Lease: lease, Epoch: n.Node.Epoch, Revision: n.Node.Revision}); err != nil {
-			t.Fatal(err)
-		}
+		retryWhileDown(t, func() error {
+			n, err := in.Store.Node(t.Context(), id)
+			if err == nil {
+				_, err = in.Store.Reserve(t.Context(), store.ReserveParams{Lease: lease, Epoch: n.Node.Epoch, Revision: n.Node.Revision})
+			}
+			return err
+		})
 	}
+}
+
+// lossConfig returns a configuration for TestLosingMostNodesAtOnce, and how long it looks before and after the loss.
+func lossConfig(full bool) (cfg config.Config, calmFor, watch time.Duration) {
+	cfg = config.Default()
+	c := &cfg.Scheduler
+	if full {
+		return cfg, c.Nodes.PresenceTTLMS.Duration() / 2, 3 * time.Second
+	}
+	c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 1000, 6000, 6000
+	c.TaskBinding.ReservedTTLSeconds = 1 // a lease may be without a record for so long: shorter than any node is silent
+	return cfg, time.Second, time.Second
 }
 
 // TestLosingMostNodesAtOnce: 98 of 100 nodes fall silent at the same time. The others stay in the fleets of all instances and
@@ -211,21 +223,14 @@ func reserveWithoutRecord(t *testing.T, in *instance, ids []core.NodeID) {
 //	go test -v -run TestLosingMostNodesAtOnce ./internal/scheduler -many-nodes 10000
 func TestLosingMostNodesAtOnce(t *testing.T) {
 	full := besideOthersUnlessMeasured(t)
-	cfg := config.Default()
-	c := &cfg.Scheduler
-	calmFor, watch := c.Nodes.PresenceTTLMS.Duration()/2, 3*time.Second // before and after the loss
-	if !full {
-		c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 1000, 6000, 6000
-		c.TaskBinding.ReservedTTLSeconds = 1 // a lease may be without a record for so long: shorter than any node is silent
-		calmFor, watch = time.Second, time.Second
-	}
-	presence := c.Nodes.PresenceTTLMS.Duration()
+	cfg, calmFor, watch := lossConfig(full)
+	presence := cfg.Scheduler.Nodes.PresenceTTLMS.Duration()
 	transport := &instantTransport{}
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, transport)
 	transport.jobs.Store(instances[0].Jobs)
 	stalls := detectStalls(t)
 	healthy := *manyNodes / 50
-	all := &manyHeartbeats{t: t, cluster: instances, interval: c.Nodes.HeartbeatIntervalMS.Duration()}
+	all := &manyHeartbeats{t: t, cluster: instances, interval: cfg.Scheduler.Nodes.HeartbeatIntervalMS.Duration()}
 	all.ids = registerMany(t, instances[0], *manyNodes, func(int) nodes.Patch { return declaration("en", "zh") })
 	all.accepted = make([]atomic.Int64, *manyNodes)
 	all.alive.Store(int64(*manyNodes))
