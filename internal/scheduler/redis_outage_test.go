@@ -4,6 +4,7 @@ import (
 	"flag"
 	"math/rand/v2"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -174,14 +175,14 @@ func TestRedisStopped(t *testing.T) {
 	t.Run("for longer than jobs last", stoppedForLongerThanJobs)
 }
 
-// startStoppable starts two instances on a Redis, with a load of which some jobs take as long as Redis is halted.
-func startStoppable(t *testing.T, cfg config.Config, halt time.Duration) (redis *redistest.Server, nodes nodeFleet, load *httpLoad) {
+// startStoppable starts two instances on a Redis, with a load of which some jobs take as long as given.
+func startStoppable(t *testing.T, cfg config.Config, long *atomic.Int64) (redis *redistest.Server, nodes nodeFleet, load *httpLoad) {
 	t.Helper()
 	redis = redistest.Start(t)
 	instances := startCluster(t, redis.URL(), cfg, nil)
 	nodes = startNodes(t, instances, sharedNodes, sharedSlots, func() time.Duration {
 		if rand.N(20) == 0 {
-			return halt + rand.N(500*time.Millisecond)
+			return time.Duration(long.Load()) + rand.N(500*time.Millisecond)
 		}
 		return 50*time.Millisecond + rand.N(150*time.Millisecond)
 	})
@@ -196,7 +197,9 @@ func stoppedForLongerThanLeases(t *testing.T) {
 	c := &cfg.Scheduler
 	c.Dispatch.AttemptTimeoutMS = config.Millis((*stopFor + 10*time.Second).Milliseconds()) // no job is too late, also on a busy machine
 	c.Dispatch.JobTimeoutMS = c.Dispatch.AttemptTimeoutMS + 1000
-	redis, nodes, load := startStoppable(t, cfg, *stopFor)
+	var long atomic.Int64
+	long.Store(int64(*stopFor))
+	redis, nodes, load := startStoppable(t, cfg, &long)
 	stall := detectStalls(t)
 	h := haltRedis(t, redis, load, nodes, *stopFor)
 	lost := h.lostJobs(t, load.cluster)
@@ -217,10 +220,14 @@ func stoppedForLongerThanJobs(t *testing.T) {
 	t.Parallel()
 	cfg := shortConfig()
 	c := &cfg.Scheduler
+	c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 2000, 2000
 	c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 2000, 2500
 	record := c.Dispatch.JobTimeoutMS.Duration() + 2*c.Nodes.PresenceTTLMS.Duration()
 	halt := record + time.Second
-	redis, nodes, load := startStoppable(t, cfg, halt)
+	var long atomic.Int64
+	long.Store(int64(halt))
+	redis, nodes, load := startStoppable(t, cfg, &long)
+	time.AfterFunc(halt/2, func() { long.Store(0) }) // no job of the time after the halt takes longer than a job may
 	h := haltRedis(t, redis, load, nodes, halt)
 	t.Logf("halted for %v (job %v, its record %v): %d jobs held, past their deadline, with outcomes: %v; service was back after %v",
 		halt, c.Dispatch.JobTimeoutMS.Duration(), record, len(h.held), countOutcomes(h.held), h.backAfter)
