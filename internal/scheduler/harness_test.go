@@ -219,7 +219,7 @@ func newScheduler(t *testing.T, cfg config.Config) *scheduler.Scheduler {
 func newSchedulerWith(t *testing.T, cfg config.Config, transport dispatch.Transport) *scheduler.Scheduler {
 	t.Helper()
 	var s *scheduler.Scheduler
-	retryWhileDown(t, func() (err error) {
+	retryUntilOK(t, func() (err error) {
 		s, err = scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.DiscardHandler), transport)
 		return err
 	})
@@ -258,7 +258,7 @@ func startScheduler(t *testing.T, cfg config.Config) string {
 // answer its announcement in time, as on a busy machine: then another one is made.
 func run(t *testing.T, create func() *scheduler.Scheduler) (*scheduler.Scheduler, string) {
 	t.Helper()
-	for began := time.Now(); ; {
+	for began := time.Now(); ; backoff.Sleep(t.Context(), pollInterval(time.Since(began))) {
 		s := create()
 		l, err := s.Listen(t.Context())
 		if err != nil {
@@ -278,7 +278,7 @@ func run(t *testing.T, create func() *scheduler.Scheduler) (*scheduler.Scheduler
 			return s, "http://" + l.Addr().String()
 		}
 		stop()
-		if err := <-ended; !errors.Is(err, store.ErrDown) || time.Since(began) > waitLimit {
+		if err := <-ended; time.Since(began) > waitLimit {
 			t.Fatal(err)
 		}
 	}

@@ -21,6 +21,9 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+// ownSecret is the secret of a node or a session that it chooses itself, so that it may repeat its first message if the answer is lost.
+const ownSecret = "a-secret-of-its-own-0001"
+
 // keySecret is the secret of a named key of these tests.
 func keySecret(name string) string { return name + "-0123456789abcdef" }
 
@@ -157,14 +160,17 @@ func openSession(t *testing.T, in *instance, tenant, id string) *watchedSocket {
 	if status, e := in.call(t, "mint-"+tenant, "POST", "/v1/sessions", wire.SessionTokenRequest{SessionID: id}, &minted); status != http.StatusOK {
 		t.Fatalf("%d %v", status, e)
 	}
-	return openSocket(t, in, tenant+"/"+id, "/ws/session", minted.Token, map[string]any{"type": "session_start", "langs": []string{"en", "es"}})
+	return openSocket(t, in, tenant+"/"+id, "/ws/session", minted.Token, map[string]any{
+		"type": "session_start", "resume_token": ownSecret, "langs": []string{"en", "es"},
+	})
 }
 
 // openNode connects a node with the key that is for its name.
 func openNode(t *testing.T, in *instance, id string) *watchedSocket {
 	t.Helper()
 	return openSocket(t, in, id, "/ws/node", keySecret("gpu-"+id[:1]), map[string]any{
-		"type": "node_register", "node_id": id, "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2, "active": []any{},
+		"type": "node_register", "node_id": id, "resume_token": ownSecret,
+		"semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2, "active": []any{},
 	})
 }
 

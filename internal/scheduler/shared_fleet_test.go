@@ -203,7 +203,7 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 			return got == want
 		})
 	}
-	ws, ack := connectNode(t, instances[0], "", "")
+	ws, ack := connectNode(t, instances[0], "", ownSecret)
 	await("the node", "")
 	for range 3 {
 		stalled.TakeLongest()
@@ -331,7 +331,7 @@ func TestNodeThatReconnectsElsewhereRegistersAgain(t *testing.T) {
 		_, ack := connectNode(t, instances[to], key, token)
 		return ack
 	}
-	earlier := connect(0, "")
+	earlier := connect(0, ownSecret)
 	_, secret, _ := strings.Cut(earlier.ResumeToken, ".")
 	first := connect(0, secret) // without its epoch the secret begins another one
 	if again := connect(0, first.ResumeToken); again.Status != "resumed" || again.Epoch != first.Epoch {
