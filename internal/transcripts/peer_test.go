@@ -31,7 +31,14 @@ type peer struct {
 	t    *testing.T
 	rec  *recorder
 	ws   *websocket.Conn
-	last []byte // the last binary frame that was received
+	last []byte  // the last binary frame that was received
+	held []frame // they were received, and are read next
+}
+
+// frame is a frame as it was received.
+type frame struct {
+	kind websocket.MessageType
+	data []byte
 }
 
 // connect opens a connection to an instance.
@@ -101,9 +108,31 @@ func (p *peer) recordBinary(sent bool, frame []byte) {
 
 // read reads the next frame.
 func (p *peer) read() (websocket.MessageType, []byte, error) {
+	if len(p.held) > 0 {
+		f := p.held[0]
+		p.held = p.held[1:]
+		return f.kind, f.data, nil
+	}
 	ctx, cancel := context.WithTimeout(p.t.Context(), waitTimeout)
 	defer cancel()
 	return p.ws.Read(ctx)
+}
+
+// putFirst makes the next message of a type the one that is read next, also if others come before it.
+func (p *peer) putFirst(want wire.FrameType) {
+	p.t.Helper()
+	var others []frame
+	for {
+		kind, data, err := p.read()
+		if err != nil {
+			p.t.Fatalf("want %s: %v", want, err)
+		}
+		if typ, err := wire.TypeOf(data); kind == websocket.MessageText && err == nil && typ == want {
+			p.held = append([]frame{{kind, data}}, others...)
+			return
+		}
+		others = append(others, frame{kind, data})
+	}
 }
 
 // expect reads the next frame, which must be of a type.

@@ -29,15 +29,11 @@ func recordSessionWaiting(t *testing.T, rec *recorder) {
 	expect[wire.SessionWaiting](client)
 	rec.note("the node has done u-1, and gets u-3")
 	sendResult(node, first)
-	expect[wire.JobResultAck](node)
 	expect[wire.SessionResult](client)
-	client.rec = nil
-	_, third := accept(node)
-	node.expectAudio()
 	sendResult(node, second)
-	expect[wire.JobResultAck](node)
+	serveJobs(node, 3) // u-3 may be assigned before the result of u-1 is acknowledged
+	client.rec = nil
 	expect[wire.SessionResult](client)
 	client.rec = rec
-	sendResult(node, third)
 	expect[wire.SessionResult](client)
 }
