@@ -130,9 +130,12 @@ func openSocket(t *testing.T, in *instance, name, path, token string, first map[
 			t.Fatal(err)
 		}
 		_, answer, err := conn.Read(t.Context())
-		if err != nil || bytes.Contains(answer, []byte(`"error"`)) {
+		if err == nil && bytes.Contains(answer, []byte(`"error"`)) {
+			err = fmt.Errorf("refused: %s", answer)
+		}
+		if err != nil {
 			_ = conn.CloseNow()
-			return fmt.Errorf("%s: %s, %v", name, answer, err)
+			return fmt.Errorf("%s: %w", name, err)
 		}
 		return nil
 	})
