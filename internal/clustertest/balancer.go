@@ -1,11 +1,13 @@
 package clustertest
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"maps"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,7 +23,7 @@ const (
 	dialTimeout   = time.Second
 )
 
-// Balancer is a TCP load balancer before the instances. Each new connection goes to a ready instance in random order;
+// Balancer is a TCP load balancer before the instances. Each new connection goes to the ready instance with the fewest connections;
 // instances that are not ready are tried last.
 type Balancer struct {
 	listener net.Listener
@@ -141,12 +143,26 @@ func (b *Balancer) serve(ctx context.Context, in net.Conn) {
 	b.mu.Unlock()
 }
 
+// byConnections returns the instances in a random order, those with fewer connections first: so a few nodes and sessions are never all on one.
+func (b *Balancer) byConnections() []*backend {
+	open := make(map[*backend]int)
+	b.mu.Lock()
+	for c := range b.conns {
+		open[c.backend]++
+	}
+	b.mu.Unlock()
+	order := slices.Clone(b.backends)
+	rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+	slices.SortStableFunc(order, func(x, y *backend) int { return cmp.Compare(open[x], open[y]) })
+	return order
+}
+
 // dial connects to an instance for a client: first to those that are ready, then to the others.
 func (b *Balancer) dial(ctx context.Context, in net.Conn) *BalancedConn {
 	dialer := net.Dialer{Timeout: dialTimeout}
+	order := b.byConnections()
 	for _, ready := range []bool{true, false} {
-		for _, n := range rand.Perm(len(b.backends)) {
-			to := b.backends[n]
+		for _, to := range order {
 			if to.ready.Load() != ready {
 				continue
 			}

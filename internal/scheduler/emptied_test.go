@@ -22,7 +22,9 @@ func TestRunningJobSurvivesAnEmptiedStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			redis := redistest.Start(t)
-			instances := startCluster(t, redis.URL(), fastConfig(), nil)
+			cfg := fastConfig()
+			withoutRetries(&cfg)
+			instances := startCluster(t, redis.URL(), cfg, nil)
 			started, finish := make(chan struct{}, 1), make(chan struct{})
 			var cancelled error
 			ctx, stop := context.WithCancel(t.Context())

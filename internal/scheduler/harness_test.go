@@ -328,6 +328,18 @@ func withoutHeartbeats(c *config.Config) {
 	c.Scheduler.Nodes.PresenceTTLMS, c.Scheduler.Dispatch.HeartbeatStaleMS = 600_000, 600_000
 }
 
+// patient is withoutHeartbeats for tests in which Redis and the instances stay: no call and no instance is given up on a slow machine.
+func patient(c *config.Config) {
+	withoutHeartbeats(c)
+	c.Scheduler.Dispatch.DecideWithinMS, c.Scheduler.Phase2.HeartbeatTTLSeconds = 10_000, 60
+}
+
+// withoutRetries makes no attempt be repeated because a slow machine acknowledges it late.
+func withoutRetries(c *config.Config) {
+	c.Scheduler.Dispatch.ACKTimeoutMS, c.Scheduler.Dispatch.AttemptTimeoutMS, c.Scheduler.Dispatch.JobTimeoutMS = 60_000, 120_000, 180_000
+	c.Scheduler.TaskBinding.ReservedTTLSeconds = 61
+}
+
 func declaration(langs ...core.Lang) nodes.Patch {
 	slots, url := 1000, "http://127.0.0.1:9/jobs"
 	return nodes.Patch{Semantic: langs, MaxJobs: &slots, Callback: &url}

@@ -15,7 +15,7 @@ import (
 func TestMarksAreSharedByInstances(t *testing.T) {
 	t.Parallel()
 	cfg := fastConfig()
-	withoutHeartbeats(&cfg)
+	patient(&cfg)
 	cfg.Scheduler.ModelNotAvailable.MarkTTLSeconds, cfg.Scheduler.ModelNotAvailable.DebounceSeconds = 3600, 3600
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	post := func(in *instance, path string, body, out any) {

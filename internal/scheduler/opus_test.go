@@ -20,7 +20,9 @@ import (
 // their format, whether the node is connected to the session's instance or to another.
 func TestOpusPacketsReachNodeAndClient(t *testing.T) {
 	t.Parallel()
-	instances := startCluster(t, redistest.Start(t).URL(), fastConfig(), nil)
+	cfg := fastConfig()
+	patient(&cfg)
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	for at, how := range map[int]string{0: "in frames", 1: "over HTTP"} {
 		t.Run(how, func(t *testing.T) {
 			langs := [][]string{{"en", "es"}, {"en", "fr"}}[at] // which only this node serves

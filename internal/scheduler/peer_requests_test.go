@@ -32,7 +32,7 @@ const (
 func keyedConfig(t *testing.T, clusterSecrets ...string) config.Config {
 	t.Helper()
 	cfg := fastConfig()
-	withoutHeartbeats(&cfg)
+	patient(&cfg)
 	cfg.Auth.OperatorKeys = []string{keyOfOperator}
 	cfg.Auth.SessionSecret = "a secret of at least thirty-two characters"
 	cfg.Auth.ClusterSecrets = clusterSecrets

@@ -68,7 +68,7 @@ type poolTraffic struct {
 	others    int
 }
 
-// recorded is a value with the time since which it is in force.
+// recorded is a value with the time since which it is certainly in force; zero: it is being put in force, and may already be used.
 type recorded[V any] struct {
 	value V
 	since time.Time
@@ -77,7 +77,7 @@ type recorded[V any] struct {
 // recent returns the values that were in force during the last poolSlack.
 func recent[V any](all []recorded[V]) (values []V) {
 	for i, r := range all {
-		if i == len(all)-1 || time.Since(all[i+1].since) < poolSlack {
+		if i == len(all)-1 || all[i+1].since.IsZero() || time.Since(all[i+1].since) < poolSlack {
 			values = append(values, r.value)
 		}
 	}
@@ -133,7 +133,8 @@ func (p *poolTraffic) declare(id core.NodeID, register bool) {
 		}
 	}
 	p.mu.Lock()
-	p.services[id] = append(p.services[id], recorded[[]core.Service]{services, time.Now()}) // before it is declared: it may be used at once
+	last := len(p.services[id])
+	p.services[id] = append(p.services[id], recorded[[]core.Service]{value: services})
 	p.mu.Unlock()
 	patch := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url, Services: services}
 	for in := p.instances.anyInstance(); p.ctx.Err() == nil; backoff.Sleep(p.ctx, 20*time.Millisecond) {
@@ -144,6 +145,9 @@ func (p *poolTraffic) declare(id core.NodeID, register bool) {
 			_, err = in.Nodes.Heartbeat(p.ctx, nodes.Heartbeat{Node: id, Patch: nodes.Patch{Services: services}})
 		}
 		if err == nil {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.services[id][last].since = time.Now()
 			return
 		}
 	}
@@ -240,7 +244,8 @@ func (p *poolTraffic) redefine(table config.Phase3) {
 	next.Scheduler.Phase3 = table
 	p.file.Store(&next)
 	p.mu.Lock()
-	p.divisions = append(p.divisions, recorded[*core.Pools]{table.Division(), time.Now()}) // before it is published: it may be used at once
+	last := len(p.divisions)
+	p.divisions = append(p.divisions, recorded[*core.Pools]{value: table.Division()})
 	p.mu.Unlock()
 	// An instance that was not reloaded for some time may have loaded the same pools last.
 	reloadAny := func() error {
@@ -256,6 +261,9 @@ func (p *poolTraffic) redefine(table config.Phase3) {
 			return d == nil || d.Seed != uint64(table.HashSeed)
 		})
 	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.divisions[last].since = time.Now()
 }
 
 // run runs the traffic. In the middle of it, it injects a fault.
@@ -283,12 +291,14 @@ func (p *poolTraffic) run(fault func()) {
 		})
 		p.redefine(tables[(i+1)%len(tables)])
 	}
+	waitUntil(p.t, "retries and other deliveries", waitLimit, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return p.retried >= 10 && p.others >= 100
+	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.t.Logf("%d deliveries of the bound tenant, %d of them retries; %d others", p.bound, p.retried, p.others)
-	if p.retried < 10 || p.others < 100 {
-		p.t.Errorf("%d retries and %d other deliveries are too few", p.retried, p.others)
-	}
 }
 
 // TestCapacityOfADirectionInPools: the slots of a direction are those of all pools and of the nodes without one, each once.

@@ -103,7 +103,6 @@ func TestShutdownEndsAtItsDeadline(t *testing.T) {
 	r.post(http.StatusOK, "/v1/job/ack", reportBody(a))
 	began := time.Now()
 	r.stop()
-	r.awaitUnready()
 	if err := r.awaitEnd(); err != nil {
 		t.Errorf("Run returned %v", err)
 	}

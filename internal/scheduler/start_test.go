@@ -66,6 +66,7 @@ func (j *logBuffer) lines(t *testing.T, prefix string) []map[string]any {
 // runBriefly runs a scheduler that stops at once, and returns its log.
 func runBriefly(t *testing.T, cfg config.Config) *logBuffer {
 	t.Helper()
+	patient(&cfg)
 	j := new(logBuffer)
 	s, err := scheduler.New(t.Context(), cfg, wire.VersionResponse{}, slog.New(slog.NewJSONHandler(j, nil)), nil)
 	if err != nil {

@@ -84,10 +84,8 @@ func TestTenantLimitOverInstances(t *testing.T) {
 	const limit, callers, rounds = 5, 12, 10
 	cfg := config.Default()
 	cfg.Scheduler.Tenants = []config.Tenant{{ID: "*", MaxInFlight: limit}}
-	withoutHeartbeats(&cfg)
-	c := &cfg.Scheduler // no attempt is repeated on a busy machine
-	c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 60_000, 120_000, 180_000
-	c.TaskBinding.ReservedTTLSeconds = 61
+	patient(&cfg)
+	withoutRetries(&cfg)
 	transport := &countingTransport{mayEnd: make(chan struct{})}
 	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, transport)
 	transport.report = func(r dispatch.Report) {
@@ -129,7 +127,11 @@ func TestTenantLimitOverInstances(t *testing.T) {
 	want := wire.TenantList{Tenants: []wire.TenantInfo{{
 		TenantID: "acme", Weight: 1, InFlight: wire.TenantUse{Max: limit}, Refusals: map[string]int64{"max_in_flight": refused.Load()},
 	}}}
-	retryUntilOK(t, func() error { return instances[1].peer.Get(t.Context(), "/v1/tenants", &list) })
+	waitUntil(t, "the answers of all instances", waitLimit, func() bool {
+		list = wire.TenantList{}
+		retryUntilOK(t, func() error { return instances[1].peer.Get(t.Context(), "/v1/tenants", &list) })
+		return !list.Partial
+	})
 	if diff := cmp.Diff(want, list); diff != "" {
 		t.Errorf("what all instances have counted (-want +got)\n%s", diff)
 	}
@@ -139,6 +141,7 @@ func TestTenantLimitOverInstances(t *testing.T) {
 const patientSettings = `[scheduler.nodes]
 presence_ttl_ms = 600_000
 [scheduler.dispatch]
+decide_within_ms = 10_000
 heartbeat_stale_ms = 600_000
 ack_timeout_ms = 60_000
 attempt_timeout_ms = 120_000
@@ -194,16 +197,23 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 	conn.await(&started)
 	instances[0].Process.KillAndWait()
 
-	wantLimited := func(err error) {
+	wantLimited := func(do func() error) {
 		t.Helper()
-		if e := (*wire.Error)(nil); !errors.As(err, &e) || e.Code != wire.RateLimited || e.RetryAfterMS <= 0 {
-			t.Errorf("%v, want that the limit of the tenant is reached", err)
-		}
+		waitUntil(t, "the limit of the tenant", waitLimit, func() bool {
+			err := do()
+			e := (*wire.Error)(nil)
+			if !errors.As(err, &e) || e.Code != wire.SchedulerDependencyDown && (e.Code != wire.RateLimited || e.RetryAfterMS <= 0) {
+				t.Fatalf("%v, want that the limit of the tenant is reached", err)
+			}
+			return e.Code == wire.RateLimited
+		})
 	}
-	wantLimited(send(apis[1], "r2"))
-	var refusal wire.ErrorFrame
-	dialSession(t, instances[1].URL(), wire.SessionStart{SessionID: "s2", Langs: []string{"en", "zh"}}).await(&refusal)
-	wantLimited(&refusal.Error)
+	wantLimited(func() error { return send(apis[1], "r2") })
+	wantLimited(func() error {
+		var refusal wire.ErrorFrame
+		dialSession(t, instances[1].URL(), wire.SessionStart{SessionID: "s2", Langs: []string{"en", "zh"}}).await(&refusal)
+		return &refusal.Error
+	})
 	resumed := dialSessionWith(t, instances[1].URL(), wire.SessionResume{SessionID: "s1", ResumeToken: started.ResumeToken})
 	resumed.await(new(wire.SessionResumed))
 
@@ -214,5 +224,5 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 	})
 	retryUntilOK(t, func() error { return send(apis[1], "r3") })
 	<-delivered
-	wantLimited(send(apis[1], "r4"))
+	wantLimited(func() error { return send(apis[1], "r4") })
 }

@@ -222,6 +222,7 @@ func traceOfFailedNode(t *testing.T) {
 	t.Parallel()
 	collector, url := startCollector(t)
 	cfg := fastConfig()
+	withoutRetries(&cfg)
 	cfg.Scheduler.Tracing.Endpoint, cfg.Scheduler.Tracing.SampleRatio = url, 1
 	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, nil)
 	for i := range 2 {

@@ -1,6 +1,7 @@
 package socket_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,17 +24,15 @@ func TestFramesArriveInOrder(t *testing.T) {
 	c := dial(t, s.address)
 	conn := receive(t, s.accepted)
 	sizes := []int{0, 1, 100, 125, 126, 127, 4096, 65535, 65536, 70_000, 300_000}
-	b := make([]byte, 300_000)
-	for i := range 200 {
-		size := sizes[i%len(sizes)]
-		for j := range b {
-			b[j] = byte(i)
-		}
-		if !conn.Send(testFrame{N: i}) || !conn.SendText([]byte("as it is")) || !conn.SendBinary(b[:size]) {
+	count := 3 * len(sizes)
+	b := make([]byte, 0, 300_000)
+	for i := range count {
+		b = append(b[:0], bytes.Repeat([]byte{byte(i)}, sizes[i%len(sizes)])...)
+		if !conn.Send(testFrame{N: i}) || !conn.SendText([]byte("as it is")) || !conn.SendBinary(b) {
 			t.Fatal("Send failed")
 		}
 	}
-	for i := range 200 {
+	for i := range count {
 		c.expect(fin|text, fmt.Sprintf(`{"type":"test","n":%d}`, i))
 		c.expect(fin|text, "as it is")
 		c.expect(fin|binaryFrame, strings.Repeat(string([]byte{byte(i)}), sizes[i%len(sizes)]))
@@ -228,7 +227,7 @@ func frames(char string, n, size int) func() []byte {
 // TestLongFeedDoesNotFillTheQueue: a feed may be far larger than the queue, and is sent before a close without an error.
 func TestLongFeedDoesNotFillTheQueue(t *testing.T) {
 	t.Parallel()
-	const n, size = 60, 200_000
+	const n, size = 15, 200_000
 	s := startServer(t, socket.Options{QueueBytes: 500_000}, nil)
 	c := dial(t, s.address)
 	conn := receive(t, s.accepted)

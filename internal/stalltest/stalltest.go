@@ -27,6 +27,7 @@ type Detector struct {
 	mu      sync.Mutex
 	stalls  []Stall
 	longest time.Duration // since it was asked for
+	delayed time.Duration // since it was asked for: the sum of all delays, also of short ones
 }
 
 // Start starts a detector. Call stop when the test is over.
@@ -50,6 +51,7 @@ func (d *Detector) observe(from, to time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.longest = max(d.longest, to.Sub(from))
+	d.delayed += max(0, to.Sub(from)-interval)
 	if to.Sub(from) >= interval+shortest {
 		d.stalls = append(d.stalls, Stall{from.Add(interval), to})
 	}
@@ -76,4 +78,12 @@ func (d *Detector) TakeLongest() (longest time.Duration) {
 	defer d.mu.Unlock()
 	longest, d.longest = d.longest, 0
 	return longest
+}
+
+// TakeDelayed returns the sum of all delays since the last call, however short they were.
+func (d *Detector) TakeDelayed() (delayed time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delayed, d.delayed = d.delayed, 0
+	return delayed
 }

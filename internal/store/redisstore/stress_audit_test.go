@@ -160,12 +160,13 @@ func (n *stressNode) recordList(list []store.ActiveJob, made time.Time) {
 func (n *stressNode) check() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	now := time.Now() // before they are read: they may expire while this process is stalled
 	live, err := liveLeases(n.test.server, n.test.prefix, n.id)
 	if err != nil {
 		n.test.t.Errorf("read the leases of %s: %v", n.id, err)
 		return
 	}
-	granted, now, unheld := n.running(), time.Now(), make(map[string]unheldLease)
+	granted, unheld := n.running(), make(map[string]unheldLease)
 	for _, l := range live {
 		w := n.jobs[l.job]
 		if l.reserved && (w == nil || w.finished) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 	"testing"
+	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 
@@ -86,9 +87,14 @@ func testMaybeAbsent(t *testing.T, h *Harness) {
 		t.Errorf("after one withdrew (-want +got):\n%s", diff)
 	}
 	h.Wait(h.Timing.Presence * 2 / 3)
+	renewed := time.Now()
 	h.announce(t, "i-1")
 	h.Wait(h.Timing.Presence/3 + h.Slack)
-	if diff := gocmp.Diff([]core.InstanceID{"i-2", "i-3"}, maybeAbsent(t, h)); diff != "" {
+	absent := maybeAbsent(t, h)
+	if time.Since(renewed) >= h.Timing.Presence { // a slow machine: the one that renewed may be absent, too
+		absent = slices.DeleteFunc(absent, func(id core.InstanceID) bool { return id == "i-1" })
+	}
+	if diff := gocmp.Diff([]core.InstanceID{"i-2", "i-3"}, absent); diff != "" {
 		t.Errorf("after the TTL of one that does not renew (-want +got):\n%s", diff)
 	}
 	for _, id := range []core.InstanceID{"i-2", "i-3"} {
