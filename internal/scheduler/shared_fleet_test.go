@@ -145,7 +145,8 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 	register(t, instances[0], "n", "en", "zh")
 	waitUntil(t, "both instances to see the node", waitLimit, func() bool { return instances.allSee("n") })
 	proxy.Delay(delay)
-	for range rounds {
+	made := 0
+	for ; made < rounds || stale.Load() == 0 && made < 100*rounds; made++ { // a machine that is slow here sees few withdrawals too late
 		waitUntil(t, "the language to be served", waitLimit, func() bool {
 			declare("en", "zh")
 			return dispatchOne() == nil
@@ -165,7 +166,7 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 		calls.Wait()
 	}
 	t.Logf("%d dispatches after a withdrawal, %d of them with a stale fleet: none was granted; not answered in time: %d",
-		rounds*callers, stale.Load(), down.Load())
+		made*callers, stale.Load(), down.Load())
 	if stale.Load() == 0 {
 		t.Error("no dispatch was made with a stale fleet: the test does not cover it")
 	}

@@ -28,7 +28,7 @@ func (ts *testScheduler) startAs(token string) *wsClient {
 }
 
 // sessionGrace is for how long an expired token is tolerated in these tests: longer than a busy machine needs for some messages.
-const sessionGrace = 3 * time.Second
+const sessionGrace = 6 * time.Second
 
 func withSessionGrace(c *config.Config) {
 	c.Auth.SessionGraceSeconds = config.Seconds(sessionGrace / time.Second)
