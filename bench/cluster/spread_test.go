@@ -30,7 +30,7 @@ type shardedCluster struct {
 // that a free slot is found at once. Nodes send ten times as many heartbeats as by default.
 func startSharded(tb testing.TB, nodes, sessions int) *shardedCluster {
 	tb.Helper()
-	t := &shardedCluster{redis: redistest.StartCluster(tb), nodes: nodes}
+	t := &shardedCluster{redis: redistest.StartCluster(tb).WithoutFailover(), nodes: nodes}
 	t.primaries = t.redis.Primaries()
 	t.instances = startInstances(tb, t.redis.URL(), 3, heartbeatVariable+"=500")
 	t.fleet = startNodes(tb, t.instances, t.instances, nodes, 16)

@@ -29,6 +29,15 @@ func StartCluster(tb testing.TB) *Cluster {
 	return c
 }
 
+// WithoutFailover makes no node take another one for dead, for tests in which all of them live, on a machine that may be slow. It returns c.
+func (c *Cluster) WithoutFailover() *Cluster {
+	c.tb.Helper()
+	for _, node := range c.nodes {
+		node.mustDo("CONFIG", "SET", "cluster-node-timeout", strconv.FormatInt(neverDead.Milliseconds(), 10))
+	}
+	return c
+}
+
 // URL returns the store URL, with the addresses of all nodes.
 func (c *Cluster) URL() string { return "redis-cluster://" + addresses(c.nodes) }
 

@@ -56,6 +56,18 @@ func sentinelFor(primary *Server) serverConfig {
 	}
 }
 
+// neverDead is after how long a silent server is taken for dead where no server dies.
+const neverDead = 10 * time.Minute
+
+// WithoutFailover makes no sentinel take the primary for dead, for tests in which it lives, on a machine that may be slow. It returns s.
+func (s *Sentinel) WithoutFailover() *Sentinel {
+	s.tb.Helper()
+	for _, sentinel := range s.sentinels {
+		sentinel.mustDo("SENTINEL", "SET", primaryGroup, "down-after-milliseconds", strconv.FormatInt(neverDead.Milliseconds(), 10))
+	}
+	return s
+}
+
 // URL returns the store URL, with the addresses of all sentinels and the name of the primary.
 func (s *Sentinel) URL() string {
 	return "redis-sentinel://" + addresses(s.sentinels) + "/" + primaryGroup + "/0"

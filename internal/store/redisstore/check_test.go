@@ -34,7 +34,7 @@ func TestOpenRefusesUnsuitableRedis(t *testing.T) {
 	t.Parallel()
 	plain := redistest.Start(t)
 	replica := redistest.Start(t, redistest.WithConfig("replicaof", strings.ReplaceAll(plain.Addr(), ":", " ")))
-	cluster := redistest.StartCluster(t)
+	cluster := redistest.StartCluster(t).WithoutFailover()
 	stopped, protected := redistest.Start(t), redistest.Start(t)
 	stopped.Kill()
 	if _, err := protected.Do("CONFIG", "SET", "requirepass", "s3cret"); err != nil {
@@ -64,7 +64,7 @@ func TestOpenRefusesUnsuitableRedis(t *testing.T) {
 func TestOpenWarnsAboutReplication(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
-	open(t, redistest.StartSentinel(t).URL(), func(o *redisstore.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
+	open(t, redistest.StartSentinel(t).WithoutFailover().URL(), func(o *redisstore.Options) { o.Log = slog.New(slog.NewTextHandler(&log, nil)) })
 	if !strings.Contains(log.String(), "min-replicas-to-write") {
 		t.Errorf("the log does not mention it: %s", log.String())
 	}

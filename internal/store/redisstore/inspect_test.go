@@ -15,8 +15,14 @@ import (
 func TestInspectReplicas(t *testing.T) {
 	t.Parallel()
 	for mode, start := range map[string]func(t *testing.T) (url string, servers int){
-		"sentinel": func(t *testing.T) (string, int) { s := redistest.StartSentinel(t); return s.URL(), len(s.Servers()) },
-		"cluster":  func(t *testing.T) (string, int) { c := redistest.StartCluster(t); return c.URL(), len(c.Servers()) },
+		"sentinel": func(t *testing.T) (string, int) {
+			s := redistest.StartSentinel(t).WithoutFailover()
+			return s.URL(), len(s.Servers())
+		},
+		"cluster": func(t *testing.T) (string, int) {
+			c := redistest.StartCluster(t).WithoutFailover()
+			return c.URL(), len(c.Servers())
+		},
 	} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

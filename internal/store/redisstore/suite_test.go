@@ -84,10 +84,10 @@ func backend(url string, repeats bool) storetest.Backend {
 // TestSentinelWithEveryReplyLostOnce repeats every write. TestStoreUsesOnlyItsCommands runs the suite on a single server.
 func TestSentinelWithEveryReplyLostOnce(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, backend(redistest.StartSentinel(t).URL(), true))
+	storetest.Exercise(t, backend(redistest.StartSentinel(t).WithoutFailover().URL(), true))
 }
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, backend(redistest.StartCluster(t).URL(), false))
+	storetest.Exercise(t, backend(redistest.StartCluster(t).WithoutFailover().URL(), false))
 }

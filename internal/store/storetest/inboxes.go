@@ -110,7 +110,7 @@ func testFetchWaits(t *testing.T, h *Harness) {
 }
 
 func testConcurrentPosts(t *testing.T, h *Harness) {
-	h.announce(t, "i-1")
+	h.announceFor(t, "i-1", time.Minute) // a busy machine may need long for so many posts
 	const senders, each = 4, 25
 	var wg sync.WaitGroup
 	for sender := range senders {

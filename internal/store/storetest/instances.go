@@ -132,7 +132,12 @@ func testInboxIsCreatedAgain(t *testing.T, h *Harness) {
 // announce makes an instance present for one Timing.Presence.
 func (h *Harness) announce(t *testing.T, id core.InstanceID) {
 	t.Helper()
-	if err := h.Store.Announce(t.Context(), store.AnnounceParams{ID: id, Body: []byte("I am " + id), TTL: h.Timing.Presence}); err != nil {
+	h.announceFor(t, id, h.Timing.Presence)
+}
+
+func (h *Harness) announceFor(t *testing.T, id core.InstanceID, ttl time.Duration) {
+	t.Helper()
+	if err := h.Store.Announce(t.Context(), store.AnnounceParams{ID: id, Body: []byte("I am " + id), TTL: ttl}); err != nil {
 		t.Fatal(err)
 	}
 }
