@@ -139,6 +139,7 @@ prove: redis ## the long forms of the tests: contention, lost replies, failovers
 	$(PROVE) -run TestOneSessionTokenHasBoundedCost ./internal/drill -abuse-for 10m
 	$(PROVE) -run TestInstanceKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
 	$(PROVE) -run TestWaitingMutantsAreDetected ./internal/drill -drill-waiting-mutants
+	$(PROVE) -run TestInstanceHangs ./internal/drill -drill-hung-sessions 100 -drill-hung-rounds 3
 	$(PROVE) -race -parallel 1 ./internal/drill
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 

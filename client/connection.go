@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"sync/atomic"
 	"time"
@@ -21,8 +22,10 @@ type connection struct {
 	ws          *websocket.Conn
 	ctx         context.Context // ends when the connection is dropped; its cause is the reason
 	drop        context.CancelCauseFunc
-	idleTimer   *time.Timer                     // drops the connection when neither a message nor a ping arrives
+	idleTimer   *time.Timer                     // drops the connection when nothing arrives
 	idleTimeout time.Duration                   // 0: none
+	idleChecks  atomic.Int32                    // parts of the timeout in which nothing has arrived
+	reading     atomic.Bool                     // the timeout counts
 	moveTimer   *time.Timer                     // drops the connection after GoAway; nil: there was none
 	reported    atomic.Pointer[wire.ErrorFrame] // the fatal error that the scheduler sent; nil: none
 
@@ -33,9 +36,24 @@ type connection struct {
 func newConnection(ctx context.Context) *connection {
 	c := new(connection)
 	c.ctx, c.drop = context.WithCancelCause(ctx)
-	c.idleTimer = time.AfterFunc(answerTimeout, func() { c.drop(errIdle) })
+	c.idleTimer = time.AfterFunc(answerTimeout, c.checkIdle)
 	c.idleTimer.Stop()
 	return c
+}
+
+// idleParts is into how many parts the idle timeout is divided. A process that stood still, or got no processor, for longer than the timeout
+// misses one of them only, and then reads what has arrived meanwhile.
+const idleParts = 5
+
+// checkIdle is called at the end of each part of the idle timeout.
+func (c *connection) checkIdle() {
+	switch {
+	case !c.reading.Load():
+	case c.idleChecks.Add(1) < idleParts:
+		c.idleTimer.Reset(c.idleTimeout / idleParts)
+	default:
+		c.drop(errIdle)
+	}
 }
 
 // open sends the first message and waits for the answer.
@@ -121,8 +139,14 @@ func (c *connection) sendEntry(e *entry, numbered bool) error {
 
 // read waits for the next message. The type of a binary message is empty.
 func (c *connection) read(ctx context.Context) (wire.FrameType, []byte, error) {
+	c.reading.Store(true)
 	c.resetIdleTimer()
-	typ, body, err := c.ws.Read(ctx)
+	typ, r, err := c.ws.Reader(ctx)
+	var body []byte
+	if err == nil {
+		body, err = io.ReadAll(arrivals{r, c})
+	}
+	c.reading.Store(false)
 	c.idleTimer.Stop()
 	switch {
 	case err != nil:
@@ -137,10 +161,23 @@ func (c *connection) read(ctx context.Context) (wire.FrameType, []byte, error) {
 	return kind, body, nil
 }
 
+// arrivals reads a message. Each part of it restarts the idle timeout, because a long message may take longer than that.
+type arrivals struct {
+	io.Reader
+	conn *connection
+}
+
+func (a arrivals) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	a.conn.resetIdleTimer()
+	return n, err
+}
+
 // resetIdleTimer restarts the idle timeout.
 func (c *connection) resetIdleTimer() {
 	if c.idleTimeout > 0 {
-		c.idleTimer.Reset(c.idleTimeout)
+		c.idleChecks.Store(0)
+		c.idleTimer.Reset(c.idleTimeout / idleParts)
 	}
 }
 
@@ -166,9 +203,10 @@ func (c *connection) goAway(g *wire.GoAway) {
 
 // awaitClose waits for the close that follows the last message.
 func (c *connection) awaitClose() {
-	c.idleTimeout = closeGrace
+	ctx, cancel := context.WithTimeout(c.ctx, closeGrace)
+	defer cancel()
 	for {
-		if _, _, err := c.read(c.ctx); err != nil {
+		if _, _, err := c.read(ctx); err != nil {
 			return
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/coder/websocket"
+
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -65,7 +67,78 @@ func TestGoAwayBeforeAnswer(t *testing.T) {
 	s.endSession()
 }
 
-// A scheduler that no longer pings is gone.
+// answerStartWithKeepalives answers session_start, and grants the keepalives that the client asks for.
+func (p *schedulerConn) answerStartWithKeepalives() {
+	p.t.Helper()
+	var start wire.SessionStart
+	p.expect(&start)
+	p.send(wire.SessionStarted{
+		SessionID: "s-1", ResumeToken: "r-1", Langs: start.Langs, Audio: start.Audio, Limits: wire.SessionLimits{
+			FrameBytes: wire.MaxFrame, ResumeMS: 60_000, UtteranceMS: 60_000, ResultTimeoutMS: 30_000, PingIntervalMS: 15_000,
+		}, KeepaliveMS: start.KeepaliveMS,
+	})
+}
+
+// A scheduler that promised keepalives and sends nothing is gone, before its presence has ended. The connection is not closed in an orderly way.
+func TestMissingKeepalivesReconnect(t *testing.T) {
+	testWithFakeTime(t, func(t *testing.T) {
+		closed := make(chan struct{})
+		f := newInMemoryScheduler(t, func(p *schedulerConn) {
+			p.answerStartWithKeepalives()
+			for range 10 {
+				time.Sleep(1500 * time.Millisecond)
+				p.send(wire.Keepalive{})
+			}
+			<-closed
+		}, func(p *schedulerConn) {
+			p.answerResumeWith(0, wire.SessionResumed{SessionID: "s-1", Recovered: true, NextAudioSeq: 1, KeepaliveMS: 1500})
+			<-closed
+		}, resumeAndEnd(0, 1))
+		s := startSession(t, f.config())
+		for _, want := range []time.Duration{15*time.Second + 3750*time.Millisecond, 3750 * time.Millisecond} {
+			at := time.Now()
+			next[client.Reconnecting](s)
+			if took := time.Since(at); took != want {
+				t.Errorf("noticed after %v, want %v", took, want)
+			}
+			next[client.SessionResumed](s)
+		}
+		close(closed)
+		s.endSession()
+	})
+}
+
+// A message that takes longer to arrive than the silence that is allowed is no silence.
+func TestLongMessageIsNoSilence(t *testing.T) {
+	testWithFakeTime(t, func(t *testing.T) {
+		f := newInMemoryScheduler(t, func(p *schedulerConn) {
+			p.answerStartWithKeepalives()
+			w, err := p.ws.Writer(t.Context(), websocket.MessageText)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for n := range 12 {
+				text := strings.Repeat(" ", 16<<10)
+				if n == 0 {
+					text = `{"type": "of a later version",` + text
+				}
+				if _, err := w.Write([]byte(text)); err != nil {
+					t.Errorf("part %d: %v", n, err)
+				}
+				time.Sleep(time.Second)
+			}
+			_, _ = w.Write([]byte(`"n": 1}`))
+			_ = w.Close()
+			p.answerEnd(wire.SessionEnded{SessionID: "s-1"})
+		})
+		s := startSession(t, f.config())
+		time.Sleep(13 * time.Second)
+		s.endSession()
+	})
+}
+
+// A scheduler that does not know keepalives is gone when it no longer pings.
 func TestMissingPingsReconnect(t *testing.T) {
 	testWithFakeTime(t, func(t *testing.T) {
 		closed := make(chan struct{})
@@ -75,7 +148,7 @@ func TestMissingPingsReconnect(t *testing.T) {
 			p.answerStart(l)
 			ctx := p.ws.CloseRead(t.Context())
 			for range 6 {
-				time.Sleep(20 * time.Second)
+				time.Sleep(21 * time.Second)
 				if err := p.ws.Ping(ctx); err != nil {
 					t.Errorf("ping: %v", err)
 				}
@@ -85,8 +158,8 @@ func TestMissingPingsReconnect(t *testing.T) {
 		s := startSession(t, f.config())
 		at := time.Now()
 		next[client.Reconnecting](s)
-		if took := time.Since(at); took != 145*time.Second {
-			t.Errorf("noticed after %v, want 25 s after the last ping at 120 s", took)
+		if took := time.Since(at); took != 151*time.Second {
+			t.Errorf("noticed after %v, want 25 s after the last ping at 126 s", took)
 		}
 		close(closed)
 		next[client.SessionResumed](s)

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -25,6 +26,9 @@ const (
 	maxStartTries = 5
 	// answerTimeout is how long the scheduler may take to accept a connection and to answer the first message.
 	answerTimeout = 10 * time.Second
+	// keepaliveMS is how often at least a connection brings a message, in milliseconds. An instance that hangs is noticed after two and a half
+	// times as long, when its presence is about to end and others can take over.
+	keepaliveMS = 1500
 	// dialTimeout is how long it may take to accept a connection, if there are other endpoints.
 	dialTimeout = 3 * time.Second
 )
@@ -47,6 +51,7 @@ func (c *connector) start() (*connection, error) {
 	for answered, absent := 0, 0; ; {
 		conn, err := c.connect(c.cfg.Start, &c.started)
 		if err == nil {
+			conn.idleTimeout = c.idleTimeout(c.started.KeepaliveMS)
 			return conn, nil
 		}
 		if c.ctx.Err() != nil {
@@ -90,8 +95,11 @@ func (c *connector) resume(cause error, tries int, lastSeq int64, accept func(*w
 			return nil, tries, fmt.Errorf("client: the session could not be resumed within %v; start another one: %w", window, cause)
 		}
 		var answer wire.SessionResumed
-		conn, err := c.connect(wire.SessionResume{SessionID: c.started.SessionID, ResumeToken: c.started.ResumeToken, LastSeq: lastSeq}, &answer)
+		conn, err := c.connect(wire.SessionResume{
+			SessionID: c.started.SessionID, ResumeToken: c.started.ResumeToken, LastSeq: lastSeq, KeepaliveMS: c.cfg.Start.KeepaliveMS,
+		}, &answer)
 		if err == nil {
+			conn.idleTimeout = c.idleTimeout(answer.KeepaliveMS)
 			if err = accept(&answer); err == nil {
 				return conn, tries + 1, nil
 			}
@@ -104,6 +112,12 @@ func (c *connector) resume(cause error, tries int, lastSeq int64, accept func(*w
 		c.endpoints.Next()
 		cause = err
 	}
+}
+
+// idleTimeout returns after what time without a message or a ping a connection is dead, given what the scheduler said of keepalives. A scheduler
+// that does not know them pings. Two may be missing.
+func (c *connector) idleTimeout(keepaliveMS int64) time.Duration {
+	return milliseconds(cmp.Or(keepaliveMS, c.started.Limits.PingIntervalMS)) * 5 / 2
 }
 
 // wait waits before retry number n, from 0. It returns false if the session ended first.
@@ -128,8 +142,6 @@ func (c *connector) connect(first, answer wire.Frame) (*connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The scheduler pings. A connection on which two pings are missing is dead.
-	conn.idleTimeout = milliseconds(c.started.Limits.PingIntervalMS) * 5 / 2
 	return conn, nil
 }
 

@@ -275,7 +275,7 @@ func (p *schedulerConn) answerResumeWith(lastSeq int64, answer wire.SessionResum
 	p.t.Helper()
 	var r wire.SessionResume
 	p.expect(&r)
-	if want := (wire.SessionResume{SessionID: "s-1", ResumeToken: "r-1", LastSeq: lastSeq}); r != want {
+	if want := (wire.SessionResume{SessionID: "s-1", ResumeToken: "r-1", LastSeq: lastSeq, KeepaliveMS: 1500}); r != want {
 		p.fail("got %+v, want %+v", r, want)
 	}
 	p.send(answer)

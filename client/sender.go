@@ -315,7 +315,7 @@ func (s *sender) run(conn *connection) {
 			case <-s.queued:
 				continue
 			case <-idle.C:
-				e = entry{frame: wire.SessionKeepalive{}}
+				e = entry{frame: wire.Keepalive{}}
 			case <-conn.ctx.Done():
 				return
 			}

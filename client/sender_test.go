@@ -202,7 +202,7 @@ func TestKeepalivesAreLimited(t *testing.T) {
 			p.answerStart(l)
 			at := time.Now()
 			for range 10 {
-				p.expect(&wire.SessionKeepalive{})
+				p.expect(&wire.Keepalive{})
 			}
 			if took := time.Since(at); took < time.Second {
 				t.Errorf("ten keepalives within %v", took)
@@ -267,14 +267,14 @@ func TestKeepaliveWhileSilent(t *testing.T) {
 			p.answerStart(l)
 			at := time.Now()
 			for range 3 {
-				p.expect(&wire.SessionKeepalive{})
+				p.expect(&wire.Keepalive{})
 				if took := time.Since(at); took != 10*time.Second {
 					t.Errorf("a keepalive after %v", took)
 				}
 				at = time.Now()
 			}
 			p.expectAudio("aa")
-			p.expect(&wire.SessionKeepalive{})
+			p.expect(&wire.Keepalive{})
 			if took := time.Since(at); took != 14*time.Second {
 				t.Errorf("a keepalive %v after the previous one, with audio 4 s after that", took)
 			}

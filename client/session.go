@@ -38,6 +38,9 @@ func Start(ctx context.Context, cfg Config) (*Session, error) {
 	if cfg.Start.ResumeToken == "" {
 		cfg.Start.ResumeToken = rand.Text() // so that a start whose answer was lost can be repeated
 	}
+	if cfg.Start.KeepaliveMS == 0 {
+		cfg.Start.KeepaliveMS = keepaliveMS
+	}
 	s := &Session{done: make(chan struct{}), events: newEventQueue()}
 	s.ctx, s.stop = context.WithCancelCause(ctx)
 	s.connector = &connector{cfg: cfg, ctx: s.ctx, http: cfg.httpClient(), endpoints: rotation}

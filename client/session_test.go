@@ -59,7 +59,7 @@ func TestSessionFromStartToEnd(t *testing.T) {
 		}
 		got := p.answerStart(defaultLimits)
 		if diff := cmp.Diff(wire.SessionStart{
-			ResumeToken: got.ResumeToken, Langs: []string{"en", "es"}, Partials: true, Audio: wire.SessionAudio{Framing: wire.FramingNumbered},
+			ResumeToken: got.ResumeToken, Langs: []string{"en", "es"}, Partials: true, Audio: wire.SessionAudio{Framing: wire.FramingNumbered}, KeepaliveMS: 1500,
 		}, got); diff != "" {
 			t.Errorf("session_start (-want +got):\n%s", diff)
 		}

@@ -51,8 +51,8 @@ func TestBalancerHasEveryInstance(t *testing.T) {
 		t.Errorf("instances (-compose +balancer):\n%s", diff)
 	}
 	for section, needed := range map[string][]string{
-		// The health check fails while an instance shuts down, and a refused connection is retried on the next.
-		"backend schedulers": {"option httpchk", "http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host scheduler", "http-check expect status 200"},
+		// An instance that shuts down gets no new connections, and a refused one is retried on the next.
+		"backend schedulers": {"option httpchk", "http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host scheduler", "http-check expect status 200 error-status L7OKC"},
 		"defaults":           {"retry-on conn-failure", "option redispatch 1"},
 		"frontend public":    {"bind :5010", "default_backend schedulers", "http-request deny deny_status 404 unless for_clients"},
 		"frontend operators": {"bind :5011", "default_backend schedulers"},

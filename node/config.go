@@ -91,7 +91,8 @@ type timing struct {
 	registerTimeout   time.Duration // for connecting and registering
 	dialTimeout       time.Duration // for connecting, if there are other endpoints
 	writeTimeout      time.Duration // for one message
-	pongTimeout       time.Duration
+	keepalive         time.Duration // how often at least the scheduler is asked to send a message
+	pongTimeout       time.Duration // of a scheduler that does not know keepalives
 	heartbeatInterval time.Duration // unless the scheduler names one
 	minHeartbeatGap   time.Duration // between two heartbeats, however often the declaration changes
 	resendAfter       time.Duration // for outcomes that are not acknowledged
@@ -103,7 +104,8 @@ type timing struct {
 
 var defaultTiming = timing{
 	firstBackoff: 200 * time.Millisecond, maxBackoff: 5 * time.Second, stableAfter: 5 * time.Second,
-	registerTimeout: 10 * time.Second, dialTimeout: 3 * time.Second, writeTimeout: 10 * time.Second, pongTimeout: 10 * time.Second,
+	registerTimeout: 10 * time.Second, dialTimeout: 3 * time.Second, writeTimeout: 10 * time.Second,
+	keepalive: 1500 * time.Millisecond, pongTimeout: 10 * time.Second,
 	heartbeatInterval: 5 * time.Second, minHeartbeatGap: 100 * time.Millisecond,
 	resendAfter: 3 * time.Second, keepOutcome: time.Minute, audioTimeout: 5 * time.Second, stopTimeout: 5 * time.Second,
 	maxUnacked: maxUnackedBytes,

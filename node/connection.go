@@ -3,10 +3,12 @@ package node
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net/url"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -22,6 +24,8 @@ const (
 	// maxQueuedForPartials is how many messages may wait before partial results are omitted.
 	maxQueuedForPartials = 256
 )
+
+var errSilent = errors.New("nothing arrives from the scheduler")
 
 var errNotReading = errors.New("the scheduler does not read its messages")
 
@@ -39,6 +43,7 @@ type connection struct {
 	readerDone chan struct{} // closed when the reader has ended
 	done       chan struct{} // closed when all goroutines have
 	queued     chan struct{} // of capacity 1: there is something to write
+	received   atomic.Bool   // something arrived since the last check
 	moveDue    chan struct{} // of capacity 1: it is time to connect to another instance
 	early      []message     // messages that arrived before the answer to the registration
 
@@ -198,13 +203,29 @@ func (c *connection) moveAfter(d time.Duration) {
 func (c *connection) readLoop(receive func(message)) {
 	defer close(c.readerDone)
 	for {
-		kind, data, err := c.ws.Read(c.ctx)
+		kind, r, err := c.ws.Reader(c.ctx)
+		var data []byte
+		if err == nil {
+			data, err = io.ReadAll(arrivals{r, &c.received})
+		}
 		if err != nil {
 			c.end(err)
 			return
 		}
 		receive(message{kind, data})
 	}
+}
+
+// arrivals reads a message and records that something arrives, because a long message may take longer than silence is allowed to last.
+type arrivals struct {
+	io.Reader
+	received *atomic.Bool
+}
+
+func (a arrivals) Read(p []byte) (int, error) {
+	n, err := a.Reader.Read(p)
+	a.received.Store(true)
+	return n, err
 }
 
 func (c *connection) writeLoop() {
@@ -276,6 +297,24 @@ func (c *connection) ping(ctx context.Context, timeout time.Duration) bool {
 		c.endAfterRead(errNoPong)
 	}
 	return err == nil
+}
+
+// awaitSilence ends the connection when nothing has arrived for two and a half times the interval of keepalives. It counts checks: a process that
+// stood still, or got no processor, for longer than that misses one of them only, and then reads what has arrived meanwhile.
+func (c *connection) awaitSilence(ctx context.Context, keepalive time.Duration) {
+	tick := time.NewTicker(keepalive / 2)
+	defer tick.Stop()
+	for silent := 0; silent < 5; {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		if silent++; c.received.Swap(false) {
+			silent = 0
+		}
+	}
+	c.end(errSilent)
 }
 
 // endAfterRead ends the connection after a failed write. It gives the reader a moment to receive the scheduler's own error

@@ -28,7 +28,7 @@ func drainQueue(q *sendQueue) (all []string) {
 func TestMessagesAreSentBeforeSpeech(t *testing.T) {
 	t.Parallel()
 	var q sendQueue
-	speech, err := newSpeech(&Result{Speech: bytes.Repeat([]byte{1}, 2*wire.MaxChunk+1)})
+	speech, err := newSpeech(&Result{Speech: bytes.Repeat([]byte{1}, 2*wire.SpeechChunk+1)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func TestMessagesAreSentBeforeSpeech(t *testing.T) {
 		t.Fatalf("first %v, want the result", m.frame)
 	}
 	h, data, onWritten, ok := q.nextSpeechChunk()
-	if !ok || h.Chunk != 0 || h.Last || len(data) != wire.MaxChunk || onWritten != nil {
+	if !ok || h.Chunk != 0 || h.Last || len(data) != wire.SpeechChunk || onWritten != nil {
 		t.Fatalf("then %+v, %d bytes", h, len(data))
 	}
 	q.messages = append(q.messages, queuedMessage{frame: wire.NodeHeartbeat{}})

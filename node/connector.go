@@ -75,7 +75,7 @@ func (c *connector) backoff(failures int) time.Duration {
 // shouldMove reports whether a connection was lost because its instance is gone or stopping, so that another endpoint is
 // better. Otherwise the instance is probably still there, with its state of the node.
 func shouldMove(err error) bool {
-	return errors.Is(err, errNoPong) || websocket.CloseStatus(err) == websocket.StatusCode(wire.CloseDraining)
+	return errors.Is(err, errSilent) || errors.Is(err, errNoPong) || websocket.CloseStatus(err) == websocket.StatusCode(wire.CloseDraining)
 }
 
 // isPermanent reports whether to stop connecting after an error. An endpoint that is not a scheduler says nothing about the
@@ -138,7 +138,7 @@ func (c *connector) open(ctx context.Context, previous *connection) (*connection
 	c.notSchedulers = 0
 	c.node.adopt(conn, ack)
 	receiver := &receiver{node: c.node, conn: conn, log: c.node.log}
-	conn.start(receiver.receive, c.runPeriodic, func(ctx context.Context) { c.monitor(ctx, conn) })
+	conn.start(receiver.receive, c.runPeriodic, func(ctx context.Context) { c.monitor(ctx, conn, milliseconds(ack.KeepaliveMS)) })
 	return conn, nil
 }
 
@@ -241,8 +241,13 @@ func (c *connector) runPeriodic(ctx context.Context) {
 	}
 }
 
-// monitor pings the scheduler once per heartbeat interval, because TCP reports a vanished peer only after a very long time.
-func (c *connector) monitor(ctx context.Context, conn *connection) {
+// monitor ends the connection when the scheduler is gone, which TCP reports only after a very long time, or never. A scheduler that does not know
+// keepalives is pinged once per heartbeat interval.
+func (c *connector) monitor(ctx context.Context, conn *connection, keepalive time.Duration) {
+	if keepalive > 0 {
+		conn.awaitSilence(ctx, keepalive)
+		return
+	}
 	for backoff.Sleep(ctx, c.node.nextHeartbeat()) && conn.ping(ctx, c.timing.pongTimeout) {
 		continue
 	}

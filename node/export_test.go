@@ -50,6 +50,16 @@ func MoveDelay(ctx context.Context, withinMS int64) time.Duration {
 	return time.Since(asked)
 }
 
+// AwaitSilence returns after what time a connection ends on which something arrives at these times, and why.
+func AwaitSilence(ctx context.Context, keepalive time.Duration, arrivals ...time.Duration) (time.Duration, error) {
+	c := newConnection(ctx, nil, &url.URL{}, 0)
+	for _, after := range arrivals {
+		time.AfterFunc(after, func() { c.received.Store(true) })
+	}
+	c.awaitSilence(ctx, keepalive)
+	return c.age(), c.err
+}
+
 // AddPackets adds n packets to the audio of a job and returns the error of the audio.
 func AddPackets(n int) error {
 	j := newJob(&wire.JobAssign{Audio: &wire.Audio{AudioFormat: wire.AudioFormat{Encoding: wire.EncodingOpus}}}, time.Now())

@@ -149,7 +149,7 @@ func newSpeech(r *Result) (*speech, error) {
 			s.format.SampleRate = min(stream.SampleRate, oggopus.Rate)
 		}
 	} else {
-		s.chunks = slices.Collect(slices.Chunk(r.Speech, wire.MaxChunk))
+		s.chunks = slices.Collect(slices.Chunk(r.Speech, wire.SpeechChunk))
 	}
 	if e := s.format.Check("SpeechFormat"); e != nil {
 		return nil, e

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/coder/websocket"
@@ -243,7 +244,39 @@ func TestReplacedByOwnRegistration(t *testing.T) {
 	}
 }
 
-// The peer vanished without closing the connection.
+// A scheduler that promised keepalives and sends nothing is gone. The node asks for them, and does not wait for the heartbeat interval.
+func TestMissingKeepalivesReconnect(t *testing.T) {
+	t.Parallel()
+	s := newFakeScheduler(t)
+	ack := defaultAck
+	ack.KeepaliveMS = 20
+	startNode(t, testConfig(s.URL), node.FastTiming{})
+	for range 3 {
+		if _, r := s.register(ack); r.KeepaliveMS != 1500 {
+			t.Errorf("the node asks for %d ms", r.KeepaliveMS)
+		}
+	}
+}
+
+// TestSilence: what arrives restarts the time after which the scheduler is gone.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keepalive = 1500 * time.Millisecond
+		for _, last := range []time.Duration{0, time.Second, 20 * time.Second, 33 * time.Second} {
+			var arrivals []time.Duration
+			for at := last; at > 0; at -= 3 * time.Second { // one keepalive is missing each time
+				arrivals = append(arrivals, at)
+			}
+			after, err := node.AwaitSilence(t.Context(), keepalive, arrivals...)
+			if silent := after - last; silent < 2*keepalive || silent > 3*keepalive || err == nil {
+				t.Errorf("something arrived until %v: the connection ended after %v: %v", last, after, err)
+			}
+		}
+	})
+}
+
+// The peer vanished without closing the connection. The scheduler does not know keepalives.
 func TestMissingPongReconnects(t *testing.T) {
 	t.Parallel()
 	s := newFakeScheduler(t)

@@ -163,7 +163,10 @@ func (n *Node) beginRegistration() wire.NodeRegister {
 	n.registering = true
 	n.expireOutcomes()
 	n.declaration.sinceRegister = wire.Declaration{}
-	r := wire.NodeRegister{NodeID: n.registration.nodeID, ResumeToken: n.registration.resumeToken, Declaration: n.declaration.current}
+	r := wire.NodeRegister{
+		NodeID: n.registration.nodeID, ResumeToken: n.registration.resumeToken, KeepaliveMS: n.timing.keepalive.Milliseconds(),
+		Declaration: n.declaration.current,
+	}
 	r.Active = n.attempts.list(true) // the scheduler sends the rest of the audio that the lost connection did not deliver
 	if n.leaving {
 		r.Health = healthDraining

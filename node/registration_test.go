@@ -39,7 +39,7 @@ func TestRegistration(t *testing.T) {
 		t.Errorf("the first registration has the secret %q", secret)
 	}
 	want := map[string]any{
-		"type": "node_register", "node_id": "gpu-7", "semantic_langs": []any{"en", "es"}, "max_concurrent_jobs": 3.0, "active": []any{},
+		"type": "node_register", "node_id": "gpu-7", "semantic_langs": []any{"en", "es"}, "max_concurrent_jobs": 3.0, "active": []any{}, "keepalive_ms": 1500.0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("node_register (-want +got):\n%s", diff)

@@ -17,7 +17,7 @@ import (
 func TestSpeechInFrames(t *testing.T) {
 	t.Parallel()
 	s := newFakeScheduler(t)
-	speech := bytes.Repeat([]byte("0123456789"), 2*wire.MaxChunk/10+1)
+	speech := bytes.Repeat([]byte("0123456789"), 2*wire.SpeechChunk/10+1)
 	startNodeWith(t, testConfig(s.URL), node.FastTiming{}, respondWith(node.Result{TextTgt: "hola", Speech: speech}))
 	p, _ := s.register(defaultAck)
 	key := p.assign("j-1")
@@ -28,7 +28,7 @@ func TestSpeechInFrames(t *testing.T) {
 		var all []byte
 		for chunk := 0; ; chunk++ {
 			m, _ := p.next()
-			if m.typ != "" || m.header.Kind != wire.KindTTS || m.header.ActiveJob != key || m.header.Chunk != chunk || len(m.data) > wire.MaxChunk {
+			if m.typ != "" || m.header.Kind != wire.KindTTS || m.header.ActiveJob != key || m.header.Chunk != chunk || len(m.data) > wire.SpeechChunk {
 				t.Fatalf("chunk %d is %q %+v with %d bytes", chunk, m.typ, m.header, len(m.data))
 			}
 			all = append(all, m.data...)
@@ -98,14 +98,14 @@ func TestTooLargeSpeechIsOmitted(t *testing.T) {
 // The result and the first frame name the format, and opus is sent packet by packet.
 func TestSpeechFormat(t *testing.T) {
 	t.Parallel()
-	wav := append([]byte("RIFF"), make([]byte, wire.MaxChunk)...)
+	wav := append([]byte("RIFF"), make([]byte, wire.SpeechChunk)...)
 	for name, c := range map[string]struct {
 		result node.Result
 		want   wire.AudioFormat
 		chunks [][]byte // nil: the result is sent without speech
 	}{
 		"not reported": {node.Result{Speech: []byte("ab")}, wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 1}, [][]byte{[]byte("ab")}},
-		"wav":          {node.Result{Speech: wav, SpeechFormat: wire.AudioFormat{Encoding: "wav", SampleRate: 44_100}}, wire.AudioFormat{Encoding: "wav", SampleRate: 44_100, Channels: 1}, [][]byte{wav[:wire.MaxChunk], wav[wire.MaxChunk:]}},
+		"wav":          {node.Result{Speech: wav, SpeechFormat: wire.AudioFormat{Encoding: "wav", SampleRate: 44_100}}, wire.AudioFormat{Encoding: "wav", SampleRate: 44_100, Channels: 1}, [][]byte{wav[:wire.SpeechChunk], wav[wire.SpeechChunk:]}},
 		"opus":         {node.Result{Speech: encodeOgg(t, testPackets...), SpeechFormat: wire.AudioFormat{Encoding: "opus"}}, opusFormat, testPackets},
 		"no Ogg":       {node.Result{Speech: []byte("ab"), SpeechFormat: wire.AudioFormat{Encoding: "opus"}}, wire.AudioFormat{}, nil},
 		"no format":    {node.Result{Speech: []byte("ab"), SpeechFormat: wire.AudioFormat{Encoding: "mp3"}}, wire.AudioFormat{}, nil},

@@ -8,6 +8,7 @@ import "encoding/json"
 type NodeRegister struct {
 	NodeID      string `json:"node_id,omitempty" maxLength:"128" pattern:"^[A-Za-z0-9._:-]+$" doc:"The node's id. Absent: the scheduler generates one."`
 	ResumeToken string `json:"resume_token,omitempty" doc:"The token of the previous registration, needed while the node is present. The epoch continues if the scheduler still knows it; otherwise a new one begins. One of 16 to 128 random characters that a node chooses for its first registration makes that repeatable."`
+	KeepaliveMS int64  `json:"keepalive_ms,omitempty" minimum:"1500" maximum:"60000" doc:"Send a message over this connection at least this often: keepalive, if there is no other. Absent: do not."`
 	Declaration
 }
 
@@ -20,6 +21,7 @@ type NodeRegisterAck struct {
 	Status              string      `json:"status" enum:"registered,resumed"`
 	Cancel              []ActiveJob `json:"cancel,omitempty" doc:"Active jobs that the node should stop."`
 	NoAudio             []ActiveJob `json:"no_audio,omitempty" doc:"Active jobs whose audio is not on this instance: chunks that were not received will not be sent. A node should fail such a job with AUDIO_LOST at once if chunks are missing."`
+	KeepaliveMS         int64       `json:"keepalive_ms,omitempty" doc:"In the answer to node_register: how often at least a message comes over this connection. Absent: messages come when there are any."`
 }
 
 // NodeHeartbeat reports that the node is alive, which jobs it has, and changes of its declaration.

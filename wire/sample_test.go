@@ -37,7 +37,7 @@ var frames = []Frame{
 	NodeRegister{}, NodeRegisterAck{}, NodeHeartbeat{}, NodeLeave{}, JobAssign{}, JobAck{}, JobReject{}, JobPartial{}, JobResult{}, JobFail{}, JobResultAck{},
 	JobCancel{}, JobCancelled{}, ModelNotAvailable{}, Drain{},
 	SessionStart{}, SessionStarted{}, SessionResume{}, SessionResumed{}, UtteranceStart{}, AudioChunk{}, AudioAck{}, AudioGone{}, UtteranceCommitted{},
-	SessionPartial{}, SessionWaiting{}, SessionResult{}, SessionResultAck{}, SessionUpdate{}, SessionCancel{}, SessionKeepalive{}, SessionEnd{}, SessionEnded{},
+	SessionPartial{}, SessionWaiting{}, SessionResult{}, SessionResultAck{}, SessionUpdate{}, SessionCancel{}, Keepalive{}, SessionEnd{}, SessionEnded{},
 	GoAway{}, Warning{}, ErrorFrame{},
 }
 

@@ -30,6 +30,7 @@ type SessionStart struct {
 	Partials     bool                `json:"partials,omitempty" doc:"Send partial results."`
 	TTS          bool                `json:"tts,omitempty" doc:"Send speech of the results."`
 	Options      DispatchOptions     `json:"options,omitzero"`
+	KeepaliveMS  int64               `json:"keepalive_ms,omitempty" minimum:"1500" maximum:"60000" doc:"Send a message over this connection at least this often: keepalive, if there is no other. Absent: do not."`
 }
 
 // The values of SessionAudio.Framing.
@@ -75,6 +76,7 @@ type SessionStarted struct {
 	Audio        SessionAudio        `json:"audio"`
 	Segmentation SessionSegmentation `json:"segmentation"`
 	Limits       SessionLimits       `json:"limits"`
+	KeepaliveMS  int64               `json:"keepalive_ms,omitempty" doc:"How often at least a message comes over this connection. Absent: messages come when there are any."`
 }
 
 // SessionLimits are the limits of a session.
@@ -216,14 +218,12 @@ type SessionCancel struct {
 	JobID       string `json:"job_id,omitempty" doc:"The utterance of this job. Without either field: the open utterance."`
 }
 
-// SessionKeepalive reports that the client is alive.
-type SessionKeepalive struct{}
-
 // SessionResume resumes a session whose connection was lost.
 type SessionResume struct {
 	SessionID   string `json:"session_id"`
 	ResumeToken string `json:"resume_token"`
 	LastSeq     int64  `json:"last_seq" doc:"The last durable message that was received; all later ones are resent."`
+	KeepaliveMS int64  `json:"keepalive_ms,omitempty" minimum:"1500" maximum:"60000" doc:"As in session_start: it holds for one connection."`
 }
 
 // SessionResumed is the answer to SessionResume.
@@ -236,7 +236,8 @@ type SessionResumed struct {
 	// AudioNeeded lists the utterances for which frames from next_audio_seq on are needed.
 	AudioNeeded []AudioSpan `json:"audio_needed,omitempty" doc:"The utterances whose audio is needed again, in order. The client resends it, or sends audio_gone for each utterance whose audio it no longer has."`
 	// Speech lists the jobs whose speech still comes, of results up to the last_seq of the resume.
-	Speech []string `json:"speech,omitempty" doc:"The jobs of results that the client has whose speech still comes, from chunk 0. All other speech of such results is over, complete or not."`
+	Speech      []string `json:"speech,omitempty" doc:"The jobs of results that the client has whose speech still comes, from chunk 0. All other speech of such results is over, complete or not."`
+	KeepaliveMS int64    `json:"keepalive_ms,omitempty" doc:"As in session_started."`
 }
 
 // AudioSpan is the range of audio frames of a committed utterance.
@@ -296,9 +297,6 @@ func (SessionUpdate) Type() FrameType { return "session_update" }
 
 // Type implements Frame.
 func (SessionCancel) Type() FrameType { return "cancel" }
-
-// Type implements Frame.
-func (SessionKeepalive) Type() FrameType { return "keepalive" }
 
 // Type implements Frame.
 func (SessionResume) Type() FrameType { return "session_resume" }

@@ -3,6 +3,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
 import WebSocket from 'ws';
 
+/**
+ * How often at least the scheduler is asked to send a message. It is part of the first message of every connection, as keepalive_ms. When nothing
+ * comes for two and a half times as long, the instance hangs or is gone.
+ */
+export const KEEPALIVE_MS = 1500;
+
 /** Writes a line for people; standard output is for results. */
 export const log = (line) => console.error(line);
 
@@ -115,32 +121,36 @@ export class Connection {
   #connect(url) {
     return new Promise((resolve) => {
       const end = { opened: false, answered: false };
-      const socket = new WebSocket(url, 'lingua.v1', { headers: this.headers, handshakeTimeout: 10_000, autoPong: false });
+      const handshakeTimeout = this.urls.length > 1 ? 3000 : 10_000; // an instance that hangs accepts connections, and answers nothing
+      const socket = new WebSocket(url, 'lingua.v1', { headers: this.headers, handshakeTimeout, autoPong: false });
       this.#socket = socket;
-      let heard = true; // since the last tick; a connection can be dead without being closed
+      let promised = false; // messages come as often as they were asked for
+      // Half intervals without anything, or, before the answer, since the beginning. A single timer would also run out while this program stood still.
+      let silent = 0;
+      const heard = () => { if (end.answered) silent = 0; };
       const alive = setInterval(() => {
-        if (!heard || !end.answered) {
+        if (++silent >= (end.answered ? 5 : 14)) {
           this.#elsewhere = true;
-          return socket.terminate();
+          return socket.terminate(); // a close would wait for an answer
         }
-        heard = false;
-        if (socket.readyState === WebSocket.OPEN) socket.ping();
-      }, 10_000);
+        if (!promised && socket.readyState === WebSocket.OPEN) socket.ping(); // a scheduler that does not know keepalive_ms
+      }, KEEPALIVE_MS / 2);
       socket.on('open', () => {
         end.opened = true;
         this.handlers.opened();
       });
-      socket.on('pong', () => { heard = true; });
+      socket.on('pong', heard);
       socket.on('ping', (data) => {
-        heard = true;
+        heard();
         this.handlers.pinged?.(); // a pong means that no audio is on its way
         socket.pong(data);
       });
       socket.on('message', (data, isBinary) => {
-        heard = true;
+        heard();
         if (isBinary) return this.handlers.binary(data);
         const message = JSON.parse(data);
         if (message.type !== 'error') end.answered = true;
+        if (message.keepalive_ms) promised = true;
         if (message.fatal) Object.assign(end, { detail: `${message.error}: ${message.detail}`, retryAfter: message.retry_after_ms });
         this.handlers.text(message);
       });

@@ -2,7 +2,7 @@
 // A node: it receives jobs from a scheduler, translates their audio, and sends the results. Replace translate by your models.
 import { createHash } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { Connection, commandLine, log, main } from './connection.js';
+import { Connection, KEEPALIVE_MS, commandLine, log, main } from './connection.js';
 
 /**
  * Translates the audio of a job. This stand-in takes half a second and describes the audio that it received.
@@ -46,7 +46,7 @@ class Node {
     };
     this.connection = new Connection(options, '/ws/node', {
       opened: () => this.connection.send({
-        type: 'node_register', ...this.declaration, ...this.#state(), resume_token: this.#ack.resume_token,
+        type: 'node_register', ...this.declaration, ...this.#state(), resume_token: this.#ack.resume_token, keepalive_ms: KEEPALIVE_MS,
       }),
       text: (message) => this.#receive(message),
       binary: (frame) => this.#receiveAudio(frame),

@@ -2,7 +2,7 @@
 // A session: it sends audio at the pace of speech and prints the result of every utterance as one line of JSON.
 import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { Connection, commandLine, log, main } from './connection.js';
+import { Connection, KEEPALIVE_MS, commandLine, log, main } from './connection.js';
 
 const usage = `node session.js [--url URL]... [--token TOKEN] [--from en] [--to es] [--mode auto] [--rate 16000] [FILE...]
 
@@ -35,7 +35,7 @@ class Session {
   constructor(options, recordings, rate) {
     this.start = {
       type: 'session_start', langs: [options.from, options.to], segmentation: { mode: options.mode },
-      audio: { encoding: 'pcm_s16le', sample_rate: rate, framing: 'numbered' },
+      audio: { encoding: 'pcm_s16le', sample_rate: rate, framing: 'numbered' }, keepalive_ms: KEEPALIVE_MS,
     };
     this.#source = frames(recordings, 2 * Math.floor(rate * FRAME_MS / 1000), options.mode === 'manual'); // whole samples
     this.connection = new Connection(options, '/ws/session', {
@@ -58,7 +58,7 @@ class Session {
     // A secret of our own makes session_start repeatable: if its answer is lost, the repeated one gets the same session.
     this.start.resume_token ??= randomBytes(16).toString('hex');
     this.connection.send(this.id
-      ? { type: 'session_resume', session_id: this.id, resume_token: this.start.resume_token, last_seq: this.#lastSeq }
+      ? { type: 'session_resume', session_id: this.id, resume_token: this.start.resume_token, last_seq: this.#lastSeq, keepalive_ms: KEEPALIVE_MS }
       : this.start);
   }
 

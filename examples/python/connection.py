@@ -12,6 +12,10 @@ import websockets
 # Version 14 of the package renamed this parameter. Debian 12 has version 10.
 HEADERS = "additional_headers" if int(websockets.__version__.split(".")[0]) >= 14 else "extra_headers"
 
+# How often at least the scheduler is asked to send a message. It is part of the first message of every connection, as keepalive_ms. When nothing
+# comes for two and a half times as long, the instance hangs or is gone.
+KEEPALIVE_MS = 1500
+
 PING_TIMEOUT = 1011  # the package closes with this code when the scheduler does not answer its pings
 
 
@@ -50,6 +54,7 @@ class Connection:
     def __init__(self):
         self.socket = None  # once it is open
         self.answered = False  # the first message was accepted
+        self.promised = False  # messages come as often as they were asked for
         self.error = {}  # the error that the scheduler sent before it closed the connection
         self.leaving = None  # the task that closes the connection after go_away
 
@@ -62,13 +67,32 @@ class Connection:
 
     async def __aiter__(self):
         while True:
-            data = await asyncio.wait_for(self.socket.recv(), None if self.answered else 10)  # raises ConnectionClosed at the end
+            data = await self.receive()
             message = data if isinstance(data, bytes) else json.loads(data)
             if isinstance(message, bytes) or message["type"] != "error":
                 self.answered = True
+                self.promised |= not isinstance(message, bytes) and "keepalive_ms" in message
             elif message.get("fatal"):
                 self.error = message
             yield message
+
+    async def receive(self):
+        """Returns the next message. Raises ConnectionClosed at the end, and TimeoutError when nothing comes any more.
+
+        It counts half intervals: a single timeout would also run out while this program stood still. A scheduler that does not know
+        keepalive_ms promises nothing; there the pings of the package have to do.
+        """
+        receiving = asyncio.ensure_future(self.socket.recv())
+        silent = 0
+        try:
+            while silent < (5 if self.promised else 14):
+                if (await asyncio.wait({receiving}, timeout=KEEPALIVE_MS / 2000))[0]:
+                    return receiving.result()
+                silent += 1 if self.promised or not self.answered else 0
+            self.socket.transport.abort()  # a close would wait for an answer
+            raise asyncio.TimeoutError("nothing arrives from the scheduler")
+        finally:
+            receiving.cancel()
 
     def move(self, go_away):
         """Answers go_away: leaves for another instance, at a random moment of the first half of the time that is left."""
@@ -94,8 +118,8 @@ async def stay_connected(options, path, serve, restart=lambda code: False):
     while True:
         connection, code, began = Connection(), None, time.monotonic()
         try:
-            # The pings of the package detect a connection that is dead without being closed.
-            async with websockets.connect(urls[at], subprotocols=["lingua.v1"], open_timeout=10, ping_interval=10, ping_timeout=10,
+            # An instance that hangs accepts connections, and answers nothing. The pings are for schedulers that do not know keepalive_ms.
+            async with websockets.connect(urls[at], subprotocols=["lingua.v1"], open_timeout=3 if len(urls) > 1 else 10, ping_interval=10, ping_timeout=10,
                                           **{HEADERS: headers}) as connection.socket:
                 await serve(connection)
                 return
@@ -118,7 +142,7 @@ async def stay_connected(options, path, serve, restart=lambda code: False):
         wait = connection.error.get("retry_after_ms", 0) / 1000 + random.uniform(0, min(5, 0.2 * 2 ** (failures // len(urls))))
         failures += 1
         # The instance that had the connection still has its audio: try it first, unless it stops or cannot be reached.
-        if not connection.answered or connection.leaving or code in (4503, PING_TIMEOUT):
+        if not connection.answered or connection.leaving or code in (None, 4503, PING_TIMEOUT):
             at = (at + 1) % len(urls)
         await asyncio.sleep(wait)
 

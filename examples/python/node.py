@@ -8,7 +8,7 @@ import random
 import signal
 import urllib.request
 
-from connection import command_line, log, run, stay_connected
+from connection import KEEPALIVE_MS, command_line, log, run, stay_connected
 
 
 async def translate(audio, job):
@@ -46,7 +46,7 @@ class Node:
         langs = options.langs.split(",")
         self.options = options
         self.declaration = {
-            "node_id": options.id, "max_concurrent_jobs": options.slots, "semantic_langs": langs,
+            "keepalive_ms": KEEPALIVE_MS, "node_id": options.id, "max_concurrent_jobs": options.slots, "semantic_langs": langs,
             "nmt_pairs": [[source, target] for source in langs for target in langs if source != target],
         }
         self.jobs = {}  # by job_id and attempt_id

@@ -9,7 +9,7 @@ import secrets
 import time
 import wave
 
-from connection import command_line, log, run, stay_connected
+from connection import KEEPALIVE_MS, command_line, log, run, stay_connected
 
 FRAME_MS = 100
 
@@ -20,7 +20,7 @@ class Session:
         self.frame_bytes = rate * FRAME_MS // 1000 * 2  # whole samples
         self.start = {
             "type": "session_start", "langs": [options.source, options.target], "segmentation": {"mode": options.mode},
-            "audio": {"encoding": "pcm_s16le", "sample_rate": rate, "framing": "numbered"},
+            "audio": {"encoding": "pcm_s16le", "sample_rate": rate, "framing": "numbered"}, "keepalive_ms": KEEPALIVE_MS,
         }
         self.printed = 0
         self.kept = []  # audio frames whose utterance has not ended: the scheduler may ask for them again
@@ -65,7 +65,10 @@ class Session:
     async def serve(self, connection):
         """Uses one connection. Returns when the session has ended."""
         if self.id:
-            await connection.send({"type": "session_resume", "session_id": self.id, "resume_token": self.start["resume_token"], "last_seq": self.last_seq})
+            await connection.send({
+                "type": "session_resume", "session_id": self.id, "resume_token": self.start["resume_token"], "last_seq": self.last_seq,
+                "keepalive_ms": KEEPALIVE_MS,
+            })
         else:
             await connection.send(self.start)
         sender = None

@@ -62,7 +62,7 @@ func ParseUpload(h http.Header, body []byte) (wire.AudioFormat, [][]byte, *wire.
 	if e != nil {
 		return format, nil, e
 	}
-	chunks := slices.Collect(slices.Chunk(body, wire.MaxChunk))
+	chunks := slices.Collect(slices.Chunk(body, wire.SpeechChunk))
 	switch format.Encoding {
 	case wire.EncodingOpus:
 		s, err := oggopus.Decode(body)

@@ -71,7 +71,7 @@ func TestCheckSpeech(t *testing.T) {
 func TestParseUpload(t *testing.T) {
 	t.Parallel()
 	packets := opusPackets(4)
-	long := bytes.Repeat([]byte{1, 2}, wire.MaxChunk)
+	long := bytes.Repeat([]byte{1, 2}, wire.SpeechChunk)
 	for name, c := range map[string]struct {
 		header http.Header
 		body   []byte
@@ -80,7 +80,7 @@ func TestParseUpload(t *testing.T) {
 	}{
 		"no headers":              {nil, []byte{1, 2}, defaultFormat, [][]byte{{1, 2}}},
 		"an empty body":           {nil, nil, defaultFormat, [][]byte{{}}},
-		"a long body":             {nil, long, defaultFormat, [][]byte{long[:wire.MaxChunk], long[wire.MaxChunk:]}},
+		"a long body":             {nil, long, defaultFormat, [][]byte{long[:wire.SpeechChunk], long[wire.SpeechChunk:]}},
 		"a type that is no audio": {http.Header{"Content-Type": {"application/octet-stream"}}, []byte{1, 2}, defaultFormat, [][]byte{{1, 2}}},
 		"pcm by its media type": {
 			http.Header{"Content-Type": {"audio/pcm; rate=8000; channels=2"}}, []byte{1, 2, 3, 4},
@@ -167,7 +167,7 @@ func FuzzParseUpload(f *testing.F) {
 			t.Fatalf("%d chunks of %+v: %v", len(chunks), format, e)
 		}
 		for i, chunk := range chunks {
-			if len(chunk) > wire.MaxChunk {
+			if len(chunk) > wire.SpeechChunk {
 				t.Errorf("chunk %d has %d bytes", i, len(chunk))
 			}
 		}

@@ -271,7 +271,7 @@ func TestExampleSessionProtocol(t *testing.T) {
 				{Seq: 1, UtteranceIndex: 0, FirstSeq: 1, LastSeq: 3, TextSrc: "one", TextTgt: "uno"},
 				{Seq: 3, UtteranceIndex: 2, FirstSeq: 4, LastSeq: 7, TextSrc: "two", TextTgt: "dos"},
 			}
-			resume := wire.SessionResume{SessionID: "s-1", LastSeq: 1}
+			resume := wire.SessionResume{SessionID: "s-1", LastSeq: 1, KeepaliveMS: 1500}
 
 			c := s.accept() // the connection is lost in the second utterance
 			start := expect[wire.SessionStart](c)
@@ -305,6 +305,29 @@ func TestExampleSessionProtocol(t *testing.T) {
 			c.send(wire.SessionEnded{SessionID: "s-1", Utterances: 3, Results: 3})
 			c.expectClose()
 			session.check()
+		})
+	}
+}
+
+// When nothing comes any more over a connection with keepalives, a node and a session leave it without waiting for the answer to a close, and go on
+// over another.
+func TestExampleLeavesSilentInstance(t *testing.T) {
+	t.Parallel()
+	for lang := range languages {
+		t.Run(lang, func(t *testing.T) {
+			t.Parallel()
+			s := startScriptedScheduler(t)
+			startProgram(t, "the node", exampleCommand(t, lang, "node", "--url", s.url, "--id", "n-0"))
+			for range 2 {
+				c := s.accept() // which reads nothing after the first message, and so answers no close
+				c.send(wire.NodeRegisterAck{NodeID: "n-0", Epoch: 7, HeartbeatIntervalMS: 60_000, Status: "registered", KeepaliveMS: expect[wire.NodeRegister](c).KeepaliveMS})
+			}
+			s = startScriptedScheduler(t)
+			startProgram(t, "the session", exampleCommand(t, lang, "session", "--url", s.url))
+			c := s.accept()
+			start := expect[wire.SessionStart](c)
+			c.send(wire.SessionStarted{SessionID: "s-1", ResumeToken: start.ResumeToken, Limits: wire.SessionLimits{BufferedMS: 10_000}, KeepaliveMS: start.KeepaliveMS})
+			expectEqual(s.accept(), wire.SessionResume{SessionID: "s-1", ResumeToken: start.ResumeToken, KeepaliveMS: 1500})
 		})
 	}
 }

@@ -140,6 +140,9 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	if in.CallbackURL != nil {
 		return nil, errCallback()
 	}
+	if e := socket.CheckKeepalive(in.KeepaliveMS); e != nil {
+		return nil, e
+	}
 	p, a, e := s.Read.Registration(&in.Declaration)
 	if e != nil {
 		return nil, e
@@ -154,7 +157,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	defer s.Conns.beginAdmit(core.NodeID(in.NodeID))()
 	epoch, secret := parseResumeToken(in.ResumeToken)
 	p.Owner, p.Connection, p.Secret = &s.Instance, s.Conns.newConnectionID(), secret
-	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered"}
+	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", KeepaliveMS: in.KeepaliveMS}
 	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection, secret: secret}
 	drained := false
 	if known := s.resumable(ctx, n.id, epoch, &p); known != nil {
@@ -178,6 +181,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	ack.NoAudio = s.withoutAudio(in.Active, ack.Cancel)
 	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), resumeToken(n.epoch, n.secret)
 	ws.Send(ack)
+	ws.SetKeepalive(in.KeepaliveMS)
 	if drained {
 		ws.Send(wire.Drain{Drained: true})
 	}

@@ -27,6 +27,7 @@ type rule struct {
 var (
 	everyone       = rule{public: true}
 	operators      = rule{roles: []auth.Role{auth.Operator}}
+	namedOperators = rule{roles: []auth.Role{auth.Operator}, credential: true}
 	readers        = rule{roles: []auth.Role{auth.Operator, auth.Viewer}}
 	fleetReaders   = rule{roles: []auth.Role{auth.Operator, auth.Viewer}, allTenants: true}
 	metricsReaders = rule{roles: []auth.Role{auth.Operator, auth.Viewer, auth.Metrics}, allTenants: true}
@@ -174,7 +175,7 @@ func errForbidden(r *rule, p *auth.Principal, reason auth.Reason) *wire.Error {
 		return wire.Errorf(wire.Forbidden, "this is about all tenants: use a key without a tenant")
 	}
 	if r.credential && p.Anonymous {
-		return wire.Errorf(wire.Forbidden, "this needs a credential of its own: send Authorization: Bearer <key>")
+		return wire.Errorf(wire.Forbidden, "this needs a credential of its own: send Authorization: Bearer <key>, or log in")
 	}
 	roles := make([]string, len(r.roles))
 	for i, role := range r.roles {

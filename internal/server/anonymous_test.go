@@ -22,7 +22,7 @@ func anonymous(role string) func(*config.Config) {
 // credentialRoutes are the routes that need a credential of its own, whatever role a request without one has.
 var credentialRoutes = []string{
 	"POST /v1/dispatch/f2f", "POST /v1/sessions", "POST /v1/job/ack", "POST /v1/job/done", "POST /v1/job/fail", "POST /v1/node/register", "POST /v1/node/heartbeat",
-	"POST /v1/node/model_not_available",
+	"POST /v1/node/model_not_available", "POST /v1/auth/revocations", "DELETE /v1/auth/revocations/{id}", "DELETE /v1/sessions/{id}",
 }
 
 // TestAnonymousRoleOnEveryRoute: a request without a credential may do what its role may, except for what needs a credential. A credential that
@@ -171,6 +171,38 @@ func TestAnonymousCaller(t *testing.T) {
 	ts.requestWith(&http.Cookie{Name: "lingua_login", Value: "forged"}, "POST", "/v1/nodes/n1/drain", nil).expectError(wire.Forbidden)
 }
 
+// TestAnonymousOperatorCannotRevoke: a request without a credential makes no credential invalid and none valid again, whatever its role is. The
+// answer says why, a key or a login may, and the audit log has the denial.
+func TestAnonymousOperatorCannotRevoke(t *testing.T) {
+	t.Parallel()
+	ts := startMatrix(t, anonymous("operator"))
+	operator := keySecret("operator")
+	token := ts.mint(keySecret("minter-acme"), "room-acme")
+	var revoked wire.Revocation
+	ts.requestAs(operator, "POST", "/v1/auth/revocations", object{"key": "revoked"}).decode(&revoked)
+	for _, what := range []object{{"key": "operator"}, {"key": "anonymous"}, {"kid": "1"}, {"tenant": "acme"}, {"session": "room-acme", "tenant_id": "acme"}, {"node": "gpu-1"}} {
+		if e := ts.requestWith(nil, "POST", "/v1/auth/revocations", what).expectError(wire.Forbidden); !strings.Contains(e.Detail, "credential of its own") {
+			t.Errorf("%v: %s", what, e.Detail)
+		}
+	}
+	ts.requestWith(nil, "DELETE", "/v1/auth/revocations/"+revoked.ID, nil).expectError(wire.Forbidden)
+	ts.requestWith(nil, "DELETE", "/v1/sessions/room-acme?tenant_id=acme", nil).expectError(wire.Forbidden)
+	for name, want := range map[string]outcome{"operator": allowed, "revoked": unauthorized} {
+		if got := outcomeOf(ts.requestAs(keySecret(name), "GET", "/v1/nodes", nil)); got != want {
+			t.Errorf("the key %s is %s, want %s", name, got, want)
+		}
+	}
+	if got := outcomeOf(ts.requestAs(token, "GET", "/ws/session", nil)); got == unauthorized {
+		t.Error("the session token is revoked")
+	}
+	ts.eventually("the audit log has the denials", func() bool {
+		var list wire.AuditList
+		ts.requestAs(operator, "GET", "/v1/audit?key=anonymous&outcome=denied", nil).decode(&list)
+		return len(list.Entries) > 0
+	})
+	ts.requestWith(ts.login(operator), "POST", "/v1/auth/revocations", object{"node": "gpu-1"}).decode(&wire.Revocation{})
+}
+
 // TestAnonymousRoleEnds: it ends at once by a revocation of its name, and by a reload, and what it did is in the audit log.
 func TestAnonymousRoleEnds(t *testing.T) {
 	t.Parallel()
@@ -186,7 +218,6 @@ func TestAnonymousRoleEnds(t *testing.T) {
 		ts.requestAs(operator, "GET", "/v1/audit?key=anonymous&action=node.drain", nil).decode(&list)
 		return len(list.Entries) == 1 && list.Entries[0].Role == "operator" && list.Entries[0].Object == "node/gpu-1"
 	})
-	ts.requestWith(nil, "POST", "/v1/auth/revocations", object{"key": "anonymous"}).expectError(wire.InvalidRequest) // by itself
 	var revoked wire.Revocation
 	ts.requestAs(operator, "POST", "/v1/auth/revocations", object{"key": "anonymous"}).decode(&revoked)
 	if len(revoked.Warnings) != 0 {

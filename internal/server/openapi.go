@@ -102,6 +102,9 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 			Name: p.name, In: where, Required: p.inPath, Description: p.description, Schema: &huma.Schema{Type: p.kind},
 		})
 	}
+	if r.rule.credential {
+		op.Description = strings.TrimPrefix(op.Description+" If there are keys, it needs a credential of its own, whatever auth.anonymous_role is.", " ")
+	}
 	codes := r.codes
 	if r.in != nil {
 		op.RequestBody = &huma.RequestBody{Required: !r.optionalBody, Content: content(registry.Schema(r.in, true, ""))}

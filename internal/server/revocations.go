@@ -28,7 +28,7 @@ type revocationHandlers struct {
 func (h *revocationHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/auth/revocations", rule: operators, action: "auth.revoke", tag: "credentials", summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
+			method: "POST", path: "/v1/auth/revocations", rule: namedOperators, action: "auth.revoke", tag: "credentials", summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
 			description: "It takes effect on the instance that answers at once, and on all others within a second: requests are refused, connections closed, sessions ended and nodes removed. If the store does not answer, nothing is revoked.",
 			handler:     handleBody(h.responder, h.add), in: reflect.TypeFor[wire.RevocationRequest](), out: reflect.TypeFor[wire.Revocation](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
@@ -38,7 +38,7 @@ func (h *revocationHandlers) routes() []route {
 			handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.RevocationList](), params: listParams("1000"),
 		},
 		{
-			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: operators, action: "auth.lift", tag: "credentials", summary: "Lift a revocation",
+			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: namedOperators, action: "auth.lift", tag: "credentials", summary: "Lift a revocation",
 			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back.",
 			handler:     handle(h.responder, h.lift), out: reflect.TypeFor[wire.Revocation](), params: []param{idParam("The id of the revocation.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},

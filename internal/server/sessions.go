@@ -39,7 +39,7 @@ func (h *sessionHandlers) routes() []route {
 			),
 		},
 		{
-			method: "DELETE", path: "/v1/sessions/{id}", rule: jobOwners, action: "session.end", tag: "sessions", summary: "End a session",
+			method: "DELETE", path: "/v1/sessions/{id}", rule: jobSenders, action: "session.end", tag: "sessions", summary: "End a session",
 			description: "Every token that was minted for the session until now is revoked. The session, on whatever instance it is, ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A token that is minted afterwards can start another session of the same name.",
 			handler:     handle(h.responder, h.end), out: reflect.TypeFor[wire.SessionTerminated](),
 			params: []param{

@@ -98,6 +98,7 @@ func isAudio(m socket.Message) bool {
 // open reads the first message, and starts or resumes the session.
 func (s *sessionServer) open(ctx context.Context, c *sessionConn) *wire.Error {
 	typ, text, err := socket.ReadFirst(c.ws, s.firstMessage, wire.SessionStart{}.Type(), wire.SessionResume{}.Type())
+	var keepalive int64
 	switch {
 	case err != nil:
 	case typ == wire.SessionStart{}.Type():
@@ -105,17 +106,20 @@ func (s *sessionServer) open(ctx context.Context, c *sessionConn) *wire.Error {
 		if err = wire.Decode(text, &in); err == nil {
 			c.session, err = s.start(ctx, c, &in)
 			c.recordOpened("session.start", in.SessionID, err)
+			keepalive = in.KeepaliveMS
 		}
 	default:
 		var in wire.SessionResume
 		if err = wire.Decode(text, &in); err == nil {
 			c.session, err = s.resume(ctx, c, &in)
 			c.recordOpened("session.resume", in.SessionID, err)
+			keepalive = in.KeepaliveMS
 		}
 	}
 	if err != nil {
 		return convert.Error(err)
 	}
+	c.ws.SetKeepalive(keepalive)
 	return nil
 }
 
@@ -144,6 +148,9 @@ func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.Sess
 	}
 	if n := len(in.ResumeToken); n != 0 && (n < 16 || n > 128) {
 		return nil, wire.Invalid("resume_token", "must be 16 to 128 random characters, not %d; or leave it out", n)
+	}
+	if e := socket.CheckKeepalive(in.KeepaliveMS); e != nil {
+		return nil, e
 	}
 	if len(in.Langs) != 2 {
 		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
@@ -192,8 +199,12 @@ func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.Ses
 	if in.LastSeq < 0 {
 		return nil, wire.Invalid("last_seq", "counts from 0")
 	}
+	if e := socket.CheckKeepalive(in.KeepaliveMS); e != nil {
+		return nil, e
+	}
 	return s.sessions.Resume(ctx, session.ResumeParams{
 		Session: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Remote: c.audit.by.address, Token: in.ResumeToken, Last: in.LastSeq,
+		KeepaliveMS: in.KeepaliveMS,
 	}, c.ws)
 }
 
@@ -220,8 +231,8 @@ func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Er
 		return decoded(m.Data, func(in *wire.AudioGone) *wire.Error { return conn.AudioGone(in.UtteranceIndex) })
 	case wire.SessionResultAck{}.Type():
 		return decoded(m.Data, func(in *wire.SessionResultAck) *wire.Error { return conn.AckResults(in.Seq) })
-	case wire.SessionKeepalive{}.Type():
-		return decoded(m.Data, func(*wire.SessionKeepalive) *wire.Error { conn.Keepalive(); return nil })
+	case wire.Keepalive{}.Type():
+		return decoded(m.Data, func(*wire.Keepalive) *wire.Error { conn.Keepalive(); return nil })
 	case wire.SessionEnd{}.Type():
 		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { c.end(); return nil })
 	}

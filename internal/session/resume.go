@@ -24,6 +24,8 @@ type ResumeParams struct {
 	Token   string
 	Last    int64 // the last durable message that the client received
 
+	KeepaliveMS int64 // what the answer says about keepalives, which the caller arranges
+
 	onlyUnused bool // refuse a session that has received audio
 }
 
@@ -112,7 +114,7 @@ func (s *Session) resume(p *ResumeParams, found storedMessages, conn Conn) (*Con
 	s.intake.skipEnded()
 	answer := wire.SessionResumed{
 		SessionID: string(s.ref.Name), Recovered: recovered, NextAudioSeq: s.intake.received + 1, LastSeq: o.last, AudioNeeded: s.intake.neededAudio(),
-		Speech: s.speech.announced(p.Last),
+		Speech: s.speech.announced(p.Last), KeepaliveMS: p.KeepaliveMS,
 	}
 	if s.intake.open != nil {
 		answer.OpenUtterance = s.intake.open.id

@@ -69,6 +69,7 @@ func (r *Registry) Start(ctx context.Context, p StartParams, conn Conn) (*Connec
 	conn.Send(wire.SessionStarted{
 		SessionID: string(s.ref.Name), ResumeToken: token, Langs: []string{string(s.settings.Langs[0]), string(s.settings.Langs[1])},
 		SrcLang: string(s.settings.Src), Audio: s.settings.audio(), Segmentation: s.settings.segmentation(), Limits: r.cfg.limits(),
+		KeepaliveMS: p.Request.KeepaliveMS,
 	})
 	return &Connection{s, conn, s.settings.Numbered}, nil
 }

@@ -37,11 +37,12 @@ type Conn struct {
 	owner           any // as SetOwner set it
 	users           int // the open transport, the writer and the reader; the last one to release the connection frees it
 	queue           sendQueue
-	reading         bool // a Read is in progress
-	closing         bool // the closing handshake has begun: nothing more is queued
-	closeSent       bool // the close frame is written, and a Read in progress waits for the peer's
-	refused         bool // closed right after the opening handshake: the peer's close is not waited for long
-	transportClosed bool // the network connection is closed, or is being closed
+	keepalive       time.Duration // within what time a message is sent; 0: whenever there is one
+	reading         bool          // a Read is in progress
+	closing         bool          // the closing handshake has begun: nothing more is queued
+	closeSent       bool          // the close frame is written, and a Read in progress waits for the peer's
+	refused         bool          // closed right after the opening handshake: the peer's close is not waited for long
+	transportClosed bool          // the network connection is closed, or is being closed
 	end             CloseError
 }
 

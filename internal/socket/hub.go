@@ -1,5 +1,5 @@
 // Package socket is the server side of WebSocket connections (RFC 6455), independent of what is sent over them, and the Hub that
-// holds all of them. It bounds queues, sends pings and performs the closing handshake. It knows nothing of nodes, sessions or
+// holds all of them. It bounds queues, sends pings and keepalives, and performs the closing handshake. It knows nothing of nodes, sessions or
 // jobs.
 //
 // The library (coder/websocket) performs the opening handshake and parses incoming frames. This package writes frames itself,

@@ -16,6 +16,7 @@ type sendQueue struct {
 	sources []func() []byte // of binary frames that are fetched when nothing is pending; they take turns
 	writes  uint            // counts writes, so that the watchdog notices a stuck one
 	writing bool            // the writer goroutine runs
+	sent    bool            // a message was queued since the watchdog's last check
 }
 
 // unsent is what is queued and not yet written, without the last frames.
@@ -64,6 +65,7 @@ func (q *sendQueue) pull() bool {
 		q.sources = q.sources[1:]
 		if frame := source(); frame != nil {
 			q.sources = append(q.sources, source)
+			q.sent = true
 			addFrame(&q.pending, opBinary, frame)
 			return true
 		}
@@ -224,6 +226,7 @@ func (c *Conn) enqueueLocked(op byte, payload []byte) bool {
 			"you did not read what was sent in time: %d messages of %d bytes were waiting; connect again and read faster", frames, bytes))
 		return false
 	}
+	c.queue.sent = c.queue.sent || op <= opBinary // control frames are not messages
 	addFrame(&c.queue.pending, op, payload)
 	c.startWriter()
 	return true

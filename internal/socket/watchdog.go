@@ -14,16 +14,22 @@ type health struct {
 	unanswered  int           // pings since bytes were last received
 	writes      uint          // the write that was in progress at the last check
 	writeSince  time.Duration // since when that write is in progress
+	messageAt   time.Duration // the check that last found that a message was sent
 	closeSeenAt time.Duration // when the connection was first seen closing
 }
 
 // checksPerTimeout is how often the watchdog checks all connections within the shorter of Options.Ping and Options.Stall.
 const checksPerTimeout = 16
 
+// checkInterval is how often the watchdog checks all connections.
+func (o *Options) checkInterval() time.Duration {
+	return max(time.Millisecond, min(o.Ping, o.Stall)/checksPerTimeout)
+}
+
 // Run is the watchdog of all connections, until the context ends. It pings silent peers, closes connections on which two pings were
-// not answered, and aborts those whose write or closing handshake is stuck.
+// not answered, aborts those whose write or closing handshake is stuck, and sends keepalives.
 func (h *Hub) Run(ctx context.Context) {
-	tick := time.NewTicker(max(time.Millisecond, min(h.opts.Ping, h.opts.Stall)/checksPerTimeout))
+	tick := time.NewTicker(h.opts.checkInterval())
 	defer tick.Stop()
 	var conns []*Conn
 	for {
@@ -48,10 +54,36 @@ func (c *Conn) Ping(payload []byte) bool {
 	return len(payload) <= maxPingPayload && c.enqueue(opPing, payload)
 }
 
+// The bounds of the interval of keepalives, in milliseconds. The shortest is longer than two checks of the watchdog.
+const (
+	MinKeepalive = 1500
+	MaxKeepalive = 60_000
+)
+
+// CheckKeepalive checks an interval that a peer asks for; 0: none.
+func CheckKeepalive(ms int64) *wire.Error {
+	if ms != 0 && (ms < MinKeepalive || ms > MaxKeepalive) {
+		return wire.Invalid("keepalive_ms", "must be %d to %d, or absent", MinKeepalive, MaxKeepalive)
+	}
+	return nil
+}
+
+// SetKeepalive makes the watchdog send wire.Keepalive when no other message is sent for an interval in milliseconds: a peer to which nothing comes
+// can conclude that the instance is gone. Pings are no substitute, because a browser does not show them to its pages. 0: none is sent.
+func (c *Conn) SetKeepalive(ms int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keepalive = time.Duration(ms) * time.Millisecond
+}
+
+// keepaliveText is encoded once for all connections.
+var keepaliveText, _ = wire.EncodeFrame(wire.Keepalive{}) // it has no field that could fail
+
 // checkHealth is one check by the watchdog.
 func (c *Conn) checkHealth(now time.Duration) {
 	c.mu.Lock()
-	writing, writes, closing := c.queue.writing, c.queue.writes, c.closing
+	writing, writes, closing, keepalive, sent := c.queue.writing, c.queue.writes, c.closing, c.keepalive, c.queue.sent
+	c.queue.sent = false
 	c.mu.Unlock()
 	s, o := &c.health, &c.hub.opts
 	if closing {
@@ -68,6 +100,13 @@ func (c *Conn) checkHealth(now time.Duration) {
 		o.Log.Debug("aborted a connection: the peer does not read", "remote", c.remoteAddr)
 		c.closeTransport(wire.CloseSlow, true)
 		return
+	}
+	if sent {
+		s.messageAt = now
+	}
+	// The last message may be older by one interval than the check that found it, and the next check comes after another one.
+	if keepalive > 0 && now-s.messageAt+2*o.checkInterval() > keepalive {
+		c.enqueue(opText, keepaliveText)
 	}
 	switch received := c.received.Swap(false); {
 	case received || s.nextPing == 0:

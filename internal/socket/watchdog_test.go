@@ -85,6 +85,57 @@ func TestReceivedBytesResetThePings(t *testing.T) {
 	}
 }
 
+// TestKeepalive: a peer that asked for it gets a message at least every 1.5 s, and no keepalive while there are others. Pings are none: a page in a
+// browser does not see them.
+func TestKeepalive(t *testing.T) {
+	t.Parallel()
+	const checkInterval = stallTimeout / 16
+	for _, asks := range []bool{true, false} {
+		s := startServerWithoutWatchdog(t, socket.Options{}, nil)
+		c := dial(t, s.address)
+		conn := receive(t, s.accepted)
+		if asks {
+			conn.SetKeepalive(1500)
+		}
+		for check := range 10 {
+			if check == 4 {
+				conn.Send(testFrame{N: check})
+			}
+			if check == 7 {
+				conn.Ping(nil)
+			}
+			socket.CheckHealth(conn, time.Second+time.Duration(check)*checkInterval)
+			if keepalive := `{"type":"keepalive"}`; asks {
+				switch check {
+				case 0, 2, 5, 9:
+					c.expect(fin|text, keepalive)
+				case 4:
+					c.expect(fin|text, `{"type":"test","n":4}`)
+				case 7:
+					c.expect(fin|ping, "")
+					c.expect(fin|text, keepalive)
+				}
+			}
+		}
+		conn.Send(testFrame{N: 10})
+		if !asks {
+			c.expect(fin|text, `{"type":"test","n":4}`)
+			c.expect(fin|ping, "")
+		}
+		c.expect(fin|text, `{"type":"test","n":10}`)
+	}
+}
+
+// TestKeepaliveInterval: what a peer may ask for.
+func TestKeepaliveInterval(t *testing.T) {
+	t.Parallel()
+	for ms, valid := range map[int64]bool{-1: false, 0: true, 1: false, 1499: false, 1500: true, 60_000: true, 60_001: false} {
+		if e := socket.CheckKeepalive(ms); (e == nil) != valid {
+			t.Errorf("%d: %v", ms, e)
+		}
+	}
+}
+
 // TestPingsAreJittered: connections that were opened together are not pinged together.
 func TestPingsAreJittered(t *testing.T) {
 	t.Parallel()

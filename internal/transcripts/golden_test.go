@@ -36,6 +36,7 @@ var transcripts = map[string]func(*testing.T, *recorder){
 	"node-model":        recordNodeModel,
 	"node-remote-audio": recordNodeRemoteAudio,
 	"node-errors":       recordNodeErrors,
+	"node-keepalive":    recordNodeKeepalive,
 
 	"session-happy-path":   recordSessionHappyPath,
 	"session-speech":       recordSessionSpeech,
@@ -51,6 +52,7 @@ var transcripts = map[string]func(*testing.T, *recorder){
 	"session-pace":         recordSessionPace,
 	"session-warnings":     recordSessionWarnings,
 	"session-update":       recordSessionUpdate,
+	"session-keepalive":    recordSessionKeepalive,
 }
 
 func TestTranscripts(t *testing.T) {

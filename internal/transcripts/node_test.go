@@ -273,3 +273,11 @@ func recordNodeLeave(t *testing.T, rec *recorder) {
 	node.send(wire.NodeLeave{})
 	node.expectClose(wire.CloseNormal)
 }
+
+func recordNodeKeepalive(t *testing.T, rec *recorder) {
+	node := connect(t, startInstance(t), "/ws/node", rec)
+	node.send(wire.NodeRegister{NodeID: nodeName, KeepaliveMS: 1500, Declaration: declaration()})
+	expect[wire.NodeRegisterAck](node)
+	rec.note("nothing else is to be sent for a while")
+	expect[wire.Keepalive](node)
+}

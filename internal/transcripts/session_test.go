@@ -282,10 +282,22 @@ func recordSessionUpdate(t *testing.T, rec *recorder) {
 	i := startInstance(t)
 	client, _ := startSession(t, i, nil, startOf(wire.EncodingPCM))
 	client.rec = rec
-	client.send(wire.SessionKeepalive{})
+	client.send(wire.Keepalive{})
 	wanted := true
 	client.send(wire.SessionUpdate{SrcLang: "es", Partials: &wanted, Segmentation: &wire.SessionSegmentation{PauseMS: 700}})
 	speak(client, 1, "u-1", tone(20))
 	expect[wire.AudioAck](client)
 	expect[wire.UtteranceCommitted](client)
+}
+
+func recordSessionKeepalive(t *testing.T, rec *recorder) {
+	i := startInstance(t)
+	client, started := startSession(t, i, nil, startOf(wire.EncodingPCM))
+	client.cut()
+	waitConnections(t, i, 0)
+	client = connect(t, i, "/ws/session", rec)
+	client.send(wire.SessionResume{SessionID: sessionName, ResumeToken: started.ResumeToken, KeepaliveMS: 1500})
+	expect[wire.SessionResumed](client)
+	rec.note("nothing else is to be sent for a while")
+	expect[wire.Keepalive](client)
 }

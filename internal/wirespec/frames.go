@@ -32,6 +32,9 @@ func (i FrameInfo) Path() string {
 	return sessionSocket
 }
 
+// keepaliveOfSession describes one message, because both sides send it on the same socket.
+const keepaliveOfSession = "Its sender is alive. Only a client that asked for it with keepalive_ms gets it."
+
 // Frames lists every text frame in the order of a typical exchange. The AsyncAPI description is generated from it.
 func Frames() []FrameInfo {
 	return []FrameInfo{
@@ -50,6 +53,7 @@ func Frames() []FrameInfo {
 		{wire.ModelNotAvailable{}, FromNode, "A service that the node declared is not available."},
 		{wire.NodeLeave{}, FromNode, "The node stops: it is removed, and the jobs that it still has are given to other nodes. The connection is closed with 1000."},
 		{wire.Drain{}, ToNode, "An operator has drained the node, or has ended the drain."},
+		{wire.Keepalive{}, ToNode, "The scheduler is alive. Only a node that asked for it with keepalive_ms gets it."},
 		{wire.GoAway{}, ToNode, "Connect to another instance: this one stops."},
 		{wire.Warning{}, ToNode, "Reserved: this version sends no warnings to nodes."},
 		{wire.ErrorFrame{}, ToNode, "An error: the answer to one message, or, if fatal, the reason of the close that follows."},
@@ -69,7 +73,8 @@ func Frames() []FrameInfo {
 		{wire.SessionResultAck{}, FromClient, "All durable messages up to this one were received."},
 		{wire.SessionUpdate{}, FromClient, "Other settings: segmentation applies at once, the rest from the next utterance on. It has no answer."},
 		{wire.SessionCancel{}, FromClient, "Cancel an utterance."},
-		{wire.SessionKeepalive{}, FromClient, "The client is alive."},
+		{wire.Keepalive{}, FromClient, keepaliveOfSession},
+		{wire.Keepalive{}, ToClient, keepaliveOfSession},
 		{wire.SessionEnd{}, FromClient, "End the session."},
 		{wire.SessionEnded{}, ToClient, "The last message, with the totals."},
 		{wire.GoAway{}, ToClient, "Connect to another instance: this one stops."},

@@ -7,8 +7,8 @@ import WebSocket from 'ws'
 const FIRST_BACKOFF_MS = 100
 const MAX_BACKOFF_MS = 3000
 const ANSWER_MS = 5000 // the limit for the upgrade, and for the answer to the first message
-const PING_MS = 4000
-const DEAD_MS = 12000 // the time without a received byte after which the connection is dead
+export const KEEPALIVE_MS = 1500 // how often a message comes; the first message of every connection asks for it
+const SILENT_CHECKS = 5 // checks, of half an interval each, without anything received after which the connection is dead
 
 // Close codes after which a reconnect cannot succeed: 44xx, and the protocol errors of RFC 6455.
 const isFinal = (code) => (code >= 4400 && code < 4500) || code === 1002 || code === 1007
@@ -38,6 +38,7 @@ export class Connection extends EventEmitter {
     this.address = address
     this.established = false
     this.leaving = false
+    this.silent = false // nothing was received for too long
     this.lastError = null
     let status = 0
     const watchdog = this.#startWatchdog(socket)
@@ -113,8 +114,8 @@ export class Connection extends EventEmitter {
   }
 
   #reconnect(code) {
-    const { established, leaving } = this
-    if (leaving || !established || this.otherInstance || code === 4503) this.addressIndex++
+    const { established, leaving, silent } = this
+    if (leaving || silent || !established || this.otherInstance || code === 4503) this.addressIndex++
     const backoff = Math.min(MAX_BACKOFF_MS, FIRST_BACKOFF_MS * 2 ** this.failures++)
     const retryAfter = this.lastError?.retry_after_ms ?? 0
     const delay = leaving ? 0 : retryAfter + Math.random() * backoff
@@ -123,16 +124,13 @@ export class Connection extends EventEmitter {
 
   #startWatchdog(socket) {
     const began = performance.now()
-    let lastReceived = began
-    for (const event of ['open', 'message', 'ping', 'pong']) socket.on(event, () => { lastReceived = performance.now() })
-    let lastPing = began
+    let silent = 0
+    for (const event of ['message', 'ping']) socket.on(event, () => { silent = 0 })
     return setInterval(() => {
-      const now = performance.now()
-      if (now - lastReceived > DEAD_MS || (!this.established && now - began > ANSWER_MS)) return void socket.terminate()
-      if (now - lastPing > PING_MS && socket.readyState === WebSocket.OPEN) {
-        lastPing = now
-        socket.ping()
-      }
-    }, 500)
+      silent++
+      if (this.established ? silent < SILENT_CHECKS : performance.now() - began < ANSWER_MS) return
+      this.silent = true
+      socket.terminate()
+    }, KEEPALIVE_MS / 2)
   }
 }

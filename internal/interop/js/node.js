@@ -2,7 +2,7 @@
 
 import { createHash } from 'node:crypto'
 import { EventEmitter } from 'node:events'
-import { Connection } from './connection.js'
+import { Connection, KEEPALIVE_MS } from './connection.js'
 
 const REPEAT_MS = 1000 // how often a result is sent again until it is acknowledged
 
@@ -54,7 +54,7 @@ export class Node extends EventEmitter {
     this.earlyMessages = []
     this.connection.send({
       type: 'node_register', ...this.declaration, health: this.stopping ? 'draining' : 'ready', resume_token: this.resumeToken,
-      active: this.#active(),
+      active: this.#active(), keepalive_ms: KEEPALIVE_MS,
     })
   }
 

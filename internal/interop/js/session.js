@@ -3,7 +3,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import { EventEmitter } from 'node:events'
 import { performance } from 'node:perf_hooks'
-import { Connection } from './connection.js'
+import { Connection, KEEPALIVE_MS } from './connection.js'
 
 // Events: started, resumed, committed, terminal, partial, warning, error_received (an error that is neither fatal nor terminal),
 // lost, go_away, ended, refused.
@@ -13,6 +13,7 @@ export class Session extends EventEmitter {
     this.startMessage = {
       type: 'session_start', session_id: sessionId, resume_token: randomBytes(24).toString('base64url'), langs, segmentation,
       audio: { encoding: 'pcm_s16le', sample_rate: 16000, channels: 1, framing: 'numbered' }, partials: true,
+      keepalive_ms: KEEPALIVE_MS,
     }
     this.inChunks = inChunks
     this.dropsAudio = dropsAudio // drops its audio at the commit, against the protocol: the cause of AUDIO_LOST
@@ -120,7 +121,7 @@ export class Session extends EventEmitter {
       return
     }
     const { session_id, resume_token } = this.startMessage
-    this.connection.send({ type: 'session_resume', session_id, resume_token, last_seq: this.lastSeq })
+    this.connection.send({ type: 'session_resume', session_id, resume_token, last_seq: this.lastSeq, keepalive_ms: KEEPALIVE_MS })
   }
 
   #receive(message) {
