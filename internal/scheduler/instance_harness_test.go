@@ -39,9 +39,8 @@ type testInstance struct {
 func startInstance(t *testing.T, callback http.HandlerFunc, changes ...func(*config.Config)) *testInstance {
 	t.Helper()
 	cfg := config.Default()
-	patient(&cfg)
 	cfg.Server.Port = 0
-	withoutHeartbeats(&cfg)
+	patient(&cfg)
 	cfg.Scheduler.Dispatch.ACKTimeoutMS = 10_000 // a test's node may be slow to acknowledge on a busy machine
 	for _, change := range changes {
 		change(&cfg)
