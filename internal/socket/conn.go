@@ -26,7 +26,8 @@ type Conn struct {
 	transport  *transport
 	remoteAddr string
 	addr       netip.Addr
-	counted    bool // counts towards the limit of its address
+	counted    bool  // counts towards the limit of its address
+	part       uint8 // of the hub; set before the connection is used
 	onPong     func(payload []byte)
 	done       chan struct{}
 	received   atomic.Bool // bytes arrived since the watchdog's last check

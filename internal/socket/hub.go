@@ -53,13 +53,18 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
+// hubParts is into how many parts the connections are divided. The watchdog checks one part after the other, so that the keepalives of thousands of
+// idle connections are not written at once, before the messages of all others.
+const hubParts = 16
+
 // Hub holds all connections. Its Run must run for as long as there are any.
 type Hub struct {
 	opts    Options
 	started time.Time // the watchdog measures times from here
 
 	mu         lockwait.Mutex[lockwait.SocketHub]
-	conns      map[*Conn]struct{}
+	conns      [hubParts]map[*Conn]struct{}
+	added      uint               // connections so far, which go to the parts in turn
 	perAddress map[netip.Addr]int // connections and handshakes of each address, if those are limited
 	open       int                // connections and handshakes
 	refusals   int                // those of them that are open only to be refused
@@ -69,17 +74,22 @@ type Hub struct {
 
 // NewHub makes a hub without connections.
 func NewHub(o Options) *Hub {
-	return &Hub{
-		opts: o.withDefaults(), started: time.Now(),
-		conns: make(map[*Conn]struct{}), perAddress: make(map[netip.Addr]int), drained: make(chan struct{}),
+	h := &Hub{opts: o.withDefaults(), started: time.Now(), perAddress: make(map[netip.Addr]int), drained: make(chan struct{})}
+	for i := range h.conns {
+		h.conns[i] = make(map[*Conn]struct{})
 	}
+	return h
 }
 
 // Len is the number of connections.
 func (h *Hub) Len() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.conns)
+	n := 0
+	for _, part := range h.conns {
+		n += len(part)
+	}
+	return n
 }
 
 // maxRefusals is how many connections at a time are open only to be refused.
@@ -117,7 +127,9 @@ func (h *Hub) admit(addr netip.Addr, counted bool) (int, *wire.Error) {
 func (h *Hub) add(c *Conn) (closed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.conns[c] = struct{}{}
+	c.part = uint8(h.added % hubParts)
+	h.added++
+	h.conns[c.part][c] = struct{}{}
 	return h.closed
 }
 
@@ -125,7 +137,7 @@ func (h *Hub) add(c *Conn) (closed bool) {
 func (h *Hub) remove(c *Conn) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.conns, c)
+	delete(h.conns[c.part], c)
 	if c.counted {
 		if h.perAddress[c.addr]--; h.perAddress[c.addr] <= 0 {
 			delete(h.perAddress, c.addr)
@@ -138,19 +150,21 @@ func (h *Hub) remove(c *Conn) {
 	}
 }
 
-// appendConns appends the connections to list.
-func (h *Hub) appendConns(list []*Conn) []*Conn {
+// appendConns appends the connections of some parts to list.
+func (h *Hub) appendConns(list []*Conn, parts []map[*Conn]struct{}) []*Conn {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for c := range h.conns {
-		list = append(list, c)
+	for _, part := range parts {
+		for c := range part {
+			list = append(list, c)
+		}
 	}
 	return list
 }
 
 // CloseIf closes every connection whose owner matches, as Conn.Close does. A connection without an owner does not match.
 func (h *Hub) CloseIf(match func(owner any) bool, code wire.CloseCode, e *wire.Error) {
-	for _, c := range h.appendConns(nil) {
+	for _, c := range h.appendConns(nil, h.conns[:]) {
 		if owner := c.currentOwner(); owner != nil && match(owner) {
 			c.Close(code, e)
 		}
@@ -170,7 +184,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	}
 	h.closed = true
 	h.mu.Unlock()
-	for _, c := range h.appendConns(nil) {
+	for _, c := range h.appendConns(nil, h.conns[:]) {
 		c.Close(wire.CloseDraining, errStopping())
 	}
 	timeout := time.NewTimer(h.opts.Stall)
@@ -183,7 +197,7 @@ func (h *Hub) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	for _, c := range h.appendConns(nil) {
+	for _, c := range h.appendConns(nil, h.conns[:]) {
 		c.Abort()
 	}
 	<-h.drained

@@ -18,30 +18,30 @@ type health struct {
 	closeSeenAt time.Duration // when the connection was first seen closing
 }
 
-// checksPerTimeout is how often the watchdog checks all connections within the shorter of Options.Ping and Options.Stall.
+// checksPerTimeout is how often the watchdog checks each connection within the shorter of Options.Ping and Options.Stall.
 const checksPerTimeout = 16
 
-// checkInterval is how often the watchdog checks all connections.
+// checkInterval is how often the watchdog checks each connection.
 func (o *Options) checkInterval() time.Duration {
-	return max(time.Millisecond, min(o.Ping, o.Stall)/checksPerTimeout)
+	return hubParts * max(time.Millisecond, min(o.Ping, o.Stall)/checksPerTimeout/hubParts)
 }
 
 // Run is the watchdog of all connections, until the context ends. It pings silent peers, closes connections on which two pings were
 // not answered, aborts those whose write or closing handshake is stuck, and sends keepalives.
 func (h *Hub) Run(ctx context.Context) {
-	tick := time.NewTicker(h.opts.checkInterval())
+	tick := time.NewTicker(h.opts.checkInterval() / hubParts)
 	defer tick.Stop()
 	var conns []*Conn
-	for {
+	for part := 0; ; part = (part + 1) % hubParts {
 		select {
 		case <-ctx.Done():
 			return
 		case now := <-tick.C:
-			conns = h.appendConns(conns[:0])
+			conns = h.appendConns(conns[:0], h.conns[part:part+1])
 			for _, c := range conns {
 				c.checkHealth(now.Sub(h.started))
 			}
-			clear(conns) // or a connection that ended would be kept until the next check
+			clear(conns) // or a connection that ended would be kept until a later check
 		}
 	}
 }
