@@ -75,13 +75,17 @@ func confirmsRelease(r core.Reason) bool {
 	return costsNoAttempt(r) || r == core.ReasonNodeFailed || r == core.ReasonModelNotAvailable
 }
 
-// exclude records why a node no longer holds the job. A node that never received it because the audio was missing stays
-// eligible.
+// isStrict reports whether only one node may have the job.
+func (j *jobRun) isStrict() bool { return j.job.Options.Strict && j.job.Options.PreferredNode != "" }
+
+// exclude records why a node no longer holds the job. A node that did not get the audio stays eligible, but another is tried first.
 func (j *jobRun) exclude(holder core.Holder, reason core.Reason) {
 	node := holder.Node
 	switch reason {
 	case core.ReasonAudioLost:
-		return
+		if j.isStrict() {
+			return
+		}
 	case core.ReasonNodeBusy, core.ReasonDeliveryRefused: // it does not have the job, and may have a free slot soon
 		j.refused = append(j.refused, refusal{node, time.Now()})
 	case core.ReasonNodeFailed:
@@ -168,18 +172,17 @@ const retryLease = 3 * time.Second
 // endAttempt records that the current attempt is over: RETRYING in our name, or FAILED if there is nothing left to try. It
 // reports whether there is a retry to be made, by this run.
 func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
-	strict := j.job.Options.Strict && j.job.Options.PreferredNode != ""
 	switch {
 	case !time.Now().Before(j.entry.deadline):
 		j.failJob(ctx, f, core.ReasonDeadline)
 		return false
-	case !f.sameAttempt && j.job.Attempt > j.runner.cfg.MaxRetry:
+	case !f.sameAttempt && j.job.Attempt > j.runner.cfg.MaxRetry, f.reason == core.ReasonAudioLost && j.timesAudioLost() >= j.runner.cfg.MaxRetry:
 		j.failJob(ctx, f, core.ReasonMaxRetry)
 		return false
-	case strict && f.sameAttempt && j.canRefuse(f):
+	case j.isStrict() && f.sameAttempt && j.canRefuse(f):
 		j.failJob(ctx, f, core.ReasonAllFull)
 		return false
-	case strict:
+	case j.isStrict() && f.reason != core.ReasonAudioLost:
 		j.failJob(ctx, f, f.reason) // no other node is accepted
 		return false
 	}
@@ -206,6 +209,17 @@ func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
 		j.runner.slots.release(leaseOf(j.job), j.runner.fleet.Node(j.job.Node), true)
 	}
 	return j.entry.beginSelection(j.job)
+}
+
+// timesAudioLost returns how often the job was repeated because its audio was lost. That costs no attempt, and is bounded like attempts: a
+// fault between a node and the audio may last.
+func (j *jobRun) timesAudioLost() (times int) {
+	for _, past := range j.job.History {
+		if past.Reason == core.ReasonAudioLost {
+			times++
+		}
+	}
+	return times
 }
 
 // recordFailure records an attempt that a node has failed. Refusals of a busy node and missed ACKs are counted,
