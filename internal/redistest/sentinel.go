@@ -95,6 +95,23 @@ func (s *Sentinel) KillPrimary() *Server {
 	return primary
 }
 
+// FailOver makes a replica the primary while the old primary runs, as an operator does before maintenance. It returns when a
+// sentinel names the new one. The old one still regards itself as primary then, until the sentinels reconfigure it.
+func (s *Sentinel) FailOver() {
+	s.tb.Helper()
+	old := s.Primary()
+	eventually(s.tb, startTimeout, func() error { // a sentinel refuses while another failover is in progress
+		_, err := runningServers(s.sentinels)[0].Do("SENTINEL", "FAILOVER", primaryGroup)
+		return err
+	})
+	eventually(s.tb, startTimeout, func() error {
+		if s.Primary() == old {
+			return fmt.Errorf("%s is still the primary", old.Addr())
+		}
+		return nil
+	})
+}
+
 // WaitHealthy waits until all sentinels name the same running server as primary and all other running servers are its
 // replicas. It does not wait for servers that were killed or stopped.
 func (s *Sentinel) WaitHealthy(timeout time.Duration) {
