@@ -222,13 +222,11 @@ func (j *jobRun) timesAudioLost() (times int) {
 	return times
 }
 
-// recordFailure records an attempt that a node has failed. Refusals of a busy node and missed ACKs are counted,
-// the latter also against the node. A probe counts for nothing.
+// recordFailure records an attempt that a node has failed. Refusals of a busy node and missed ACKs are counted. A probe counts for nothing.
 func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
 	if j.job.Probe {
 		return
 	}
-	j.runner.cfg.Observer.AttemptEnded(node, j.job.Direction, f.reason)
 	n := j.runner.fleet.Node(node)
 	if f.reason == core.ReasonNodeBusy {
 		j.runner.metrics.NodeBusy.Inc()
@@ -236,12 +234,31 @@ func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
 	if n != nil && (f.reason == core.ReasonNodeBusy || f.reason == core.ReasonDeliveryRefused) {
 		j.runner.line.recordRefusal(n)
 	}
-	if f.reason != core.ReasonACKTimeout && f.reason != core.ReasonDeliveryUnknown {
+	if isMissedACK(f.reason) {
+		j.runner.metrics.ACKTimeouts.Inc()
+		// Only a delivery to a callback URL by this instance is known to have reached the node. Whether a node with a connection has said nothing
+		// is known, and counted, where the connection is.
+		if n == nil || n.Declared().Callback == "" || !issuedBy(j.job.Token, j.runner.cfg.Instance) {
+			return
+		}
+	}
+	j.runner.blame(node, j.job.Direction, f.reason)
+}
+
+// isMissedACK reports whether a reason means that an attempt was not acknowledged.
+func isMissedACK(r core.Reason) bool {
+	return r == core.ReasonACKTimeout || r == core.ReasonDeliveryUnknown
+}
+
+// blame counts a failed attempt against its node, unless the store has been unavailable during the attempt or not long before: what the node did
+// may not have been recorded.
+func (r *runner) blame(node core.NodeID, d core.Direction, reason core.Reason) {
+	if r.store.sinceError() < r.cfg.AttemptTimeout {
 		return
 	}
-	j.runner.metrics.ACKTimeouts.Inc()
-	if n != nil {
-		n.RecordMissedACK(j.runner.fleet.Now())
+	r.cfg.Observer.AttemptEnded(node, d, reason)
+	if n := r.fleet.Node(node); n != nil && isMissedACK(reason) {
+		n.RecordMissedACK(r.fleet.Now())
 	}
 }
 
