@@ -32,8 +32,8 @@ const (
 	maxAsync = 64
 )
 
-// inboxBackoff is between two tries to read the inbox.
-var inboxBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: time.Second}
+// inboxBackoff is between two tries to read the inbox. It is short, because jobs wait for their delivery when the store is back.
+var inboxBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 
 // The reasons of dead letters.
 const (
@@ -101,20 +101,22 @@ func (r *Receiver) Leave(ctx context.Context, clean bool) error {
 
 // readInbox handles messages as they arrive.
 func (r *Receiver) readInbox(ctx context.Context) {
-	retry := inboxBackoff
+	retry, failing := inboxBackoff, false
 	for ctx.Err() == nil {
 		messages, err := r.store.Fetch(ctx, store.FetchParams{Inbox: r.cfg.Instance, Wait: r.cfg.Block, Limit: fetchLimit})
 		if err != nil || len(messages) > 0 {
 			r.recordFetch() // the reply with messages may have been lost
 		}
 		if err != nil {
-			if ctx.Err() == nil {
-				r.log.Warn("the inbox could not be read", "error", err)
+			if !failing && ctx.Err() == nil {
+				r.log.Warn("the inbox could not be read; it is tried again until it can be", "error", err)
 			}
+			failing = true
 			retry.Wait(ctx)
 			continue
 		}
 		retry.Reset()
+		failing = false
 		r.process(ctx, messages)
 	}
 }

@@ -21,10 +21,10 @@ import (
 // drainTimeout is how long a callback node that stops has for its jobs.
 const drainTimeout = 10 * time.Second
 
-// ambiguousNode is the name of the callback node whose answers leave open whether it has received a first attempt. It never
+// AmbiguousNode is the name of the callback node whose answers leave open whether it has received a first attempt. It never
 // has. Callers prefer it for some jobs: the instance that delivered such a job has to find out, and if that instance dies,
 // another one has to.
-const ambiguousNode = "ambiguous"
+const AmbiguousNode = "ambiguous"
 
 // runCallbackNodes runs callback nodes until the context ends, and the ambiguous node beside them.
 func runCallbackNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error {
@@ -44,7 +44,7 @@ func runCallbackNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, 
 		}
 		n.omitsActive = i%2 == 1 || i == cfg.Count // which the protocol allows
 		if n.ambiguous = i == cfg.Count; n.ambiguous {
-			n.name, n.slots = ambiguousNode, 4*cfg.Slots // slots stay taken until the attempt times out
+			n.name, n.slots = AmbiguousNode, 4*cfg.Slots // slots stay taken until the attempt times out
 		}
 		n.onReady = sync.OnceFunc(notReady.Done)
 		running.Go(func() {

@@ -68,7 +68,7 @@ func (c *caller) run(ctx context.Context, interval time.Duration) {
 			RequestID: fmt.Sprintf("%s.%d", c.name, n), SessionID: c.name, SrcLang: "en", TgtLang: "es",
 		}}
 		if c.rand.Float64() < ambiguousShare {
-			next.request.Options.PreferredNodeID = new(ambiguousNode)
+			next.request.Options.PreferredNodeID = new(AmbiguousNode)
 		}
 		open.Go(func() { next.run(context.WithoutCancel(ctx)) })
 		if !backoff.SleepJitter(ctx, interval, 0.5) {

@@ -37,7 +37,7 @@ func StartRedis(tb testing.TB, name string, instances int) *Redis {
 			r.Proxies = append(r.Proxies, redistest.StartProxy(tb, r.single.Addr()))
 		}
 	case Sentinel:
-		r.sentinel = redistest.StartSentinel(tb)
+		r.sentinel = redistest.StartSentinel(tb, redistest.WithConfig("min-replicas-to-write", "1")) // as docs/redis.md recommends
 	case RedisCluster:
 		r.cluster = redistest.StartCluster(tb)
 	default:
@@ -101,6 +101,15 @@ func (r *Redis) KillPrimary(which int) *redistest.Server {
 		return r.sentinel.KillPrimary()
 	}
 	return r.cluster.KillPrimary(which % len(r.cluster.Primaries()))
+}
+
+// FailOver makes a replica primary in place of a primary that runs.
+func (r *Redis) FailOver(which int) {
+	if r.sentinel != nil {
+		r.sentinel.FailOver()
+		return
+	}
+	r.cluster.FailOver(which % len(r.cluster.Primaries()))
 }
 
 // WaitHealthy waits until all servers that run are in sync and serve all keys.

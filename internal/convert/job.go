@@ -180,7 +180,7 @@ func fitsMessage(result json.RawMessage) bool {
 // FailureReason converts the reason that a node gives for a failed attempt: the reason, and the detail that is kept.
 func FailureReason(nodeReason string) (core.Reason, string) {
 	switch reason := core.Reason(nodeReason); reason {
-	case core.ReasonNodeBusy, core.ReasonModelNotAvailable:
+	case core.ReasonNodeBusy, core.ReasonModelNotAvailable, core.ReasonAudioLost:
 		return reason, nodeReason
 	}
 	return core.ReasonNodeFailed, identifierOrEmpty(nodeReason)

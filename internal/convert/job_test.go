@@ -204,6 +204,7 @@ func TestFailureReason(t *testing.T) {
 	}{
 		"NODE_BUSY":           {core.ReasonNodeBusy, "NODE_BUSY"},
 		"MODEL_NOT_AVAILABLE": {core.ReasonModelNotAvailable, "MODEL_NOT_AVAILABLE"},
+		"AUDIO_LOST":          {core.ReasonAudioLost, "AUDIO_LOST"},
 		"OUT_OF_MEMORY":       {core.ReasonNodeFailed, "OUT_OF_MEMORY"},
 		"NODE_LOST":           {core.ReasonNodeFailed, "NODE_LOST"}, // only the scheduler decides this
 		"prose with a quote":  {core.ReasonNodeFailed, ""},

@@ -242,3 +242,74 @@ func TestDispatcherFindsJobThatWaitsForItsAudio(t *testing.T) {
 		}
 	})
 }
+
+// TestNodeReportsLostAudio: the audio of a job that a node did not get is sent again, to another node if there is one, and costs no attempt. A
+// fault between the nodes and the audio may last: the job is repeated as often as after failures of nodes.
+func TestNodeReportsLostAudio(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		nodes  []string
+		change func(*core.Spec)
+		next   core.NodeID // gets the job after a reported it
+	}{
+		"another node":      {nodes: []string{"a", "b"}, change: preferNode("a"), next: "b"},
+		"the only node":     {nodes: []string{"a"}, change: preferNode("a"), next: "a"},
+		"no other is taken": {nodes: []string{"a", "b"}, change: func(s *core.Spec) { preferNode("a")(s); s.Options.Strict = true }, next: "a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, func(h *harness) {
+				for _, id := range c.nodes {
+					h.addNode(id, 1)
+				}
+				p := h.dispatch(ofSession, c.change)
+				for repeats := 0; ; repeats++ {
+					h.acknowledge(p)
+					if err := h.fail(p, core.ReasonAudioLost); err != nil {
+						t.Fatal(err)
+					}
+					h.advance(time.Second, c.nodes...)
+					job := h.job(p.Job)
+					if job.State == core.StateFailed {
+						if repeats != 2 {
+							t.Errorf("repeated %d times, want 2, which is max_retry", repeats)
+						}
+						h.wantState(p.Job, core.StateFailed, core.ReasonMaxRetry)
+						break
+					}
+					if job.State != core.StateDispatched || job.Attempt != 1 || repeats == 0 && job.Node != c.next {
+						t.Fatalf("%s on %s, attempt %d, want the first attempt on %s", job.State, job.Node, job.Attempt, c.next)
+					}
+					p = h.placementOf(p.Job)
+				}
+				h.wantFree(c.nodes...)
+			})
+		})
+	}
+}
+
+// TestNodeReportsLostAudioElsewhere: a node reports to an instance without the audio that it did not get it. The instance that has the audio repeats
+// the job, in the same attempt.
+func TestNodeReportsLostAudioElsewhere(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		p := h.acknowledge(h.dispatch(ofSession))
+		h.addNode("node-b", 1)
+		reported := &audioOutcomes{}
+		other := h.otherInstanceReporting(reported, func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
+		defer other.Close()
+		h.transport.drop(p)
+		if err := other.Fail(t.Context(), reportOf(p), core.ReasonAudioLost, ""); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if known, err := h.dispatcher.ResumeWithAudio(t.Context(), p.Job); err != nil || !known || len(reported.wanted) != 1 {
+			t.Fatal(known, err, reported.wanted)
+		}
+		synctest.Wait()
+		if now := h.job(p.Job); now.State != core.StateDispatched || now.Attempt != 1 || now.Node != "node-b" {
+			t.Errorf("%s, attempt %d on %s", now.State, now.Attempt, now.Node)
+		}
+	})
+}

@@ -75,13 +75,17 @@ func confirmsRelease(r core.Reason) bool {
 	return costsNoAttempt(r) || r == core.ReasonNodeFailed || r == core.ReasonModelNotAvailable
 }
 
-// exclude records why a node no longer holds the job. A node that never received it because the audio was missing stays
-// eligible.
+// isStrict reports whether only one node may have the job.
+func (j *jobRun) isStrict() bool { return j.job.Options.Strict && j.job.Options.PreferredNode != "" }
+
+// exclude records why a node no longer holds the job. A node that did not get the audio stays eligible, but another is tried first.
 func (j *jobRun) exclude(holder core.Holder, reason core.Reason) {
 	node := holder.Node
 	switch reason {
 	case core.ReasonAudioLost:
-		return
+		if j.isStrict() {
+			return
+		}
 	case core.ReasonNodeBusy, core.ReasonDeliveryRefused: // it does not have the job, and may have a free slot soon
 		j.refused = append(j.refused, refusal{node, time.Now()})
 	case core.ReasonNodeFailed:
@@ -168,18 +172,17 @@ const retryLease = 3 * time.Second
 // endAttempt records that the current attempt is over: RETRYING in our name, or FAILED if there is nothing left to try. It
 // reports whether there is a retry to be made, by this run.
 func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
-	strict := j.job.Options.Strict && j.job.Options.PreferredNode != ""
 	switch {
 	case !time.Now().Before(j.entry.deadline):
 		j.failJob(ctx, f, core.ReasonDeadline)
 		return false
-	case !f.sameAttempt && j.job.Attempt > j.runner.cfg.MaxRetry:
+	case !f.sameAttempt && j.job.Attempt > j.runner.cfg.MaxRetry, f.reason == core.ReasonAudioLost && j.timesAudioLost() >= j.runner.cfg.MaxRetry:
 		j.failJob(ctx, f, core.ReasonMaxRetry)
 		return false
-	case strict && f.sameAttempt && j.canRefuse(f):
+	case j.isStrict() && f.sameAttempt && j.canRefuse(f):
 		j.failJob(ctx, f, core.ReasonAllFull)
 		return false
-	case strict:
+	case j.isStrict() && f.reason != core.ReasonAudioLost:
 		j.failJob(ctx, f, f.reason) // no other node is accepted
 		return false
 	}
@@ -208,13 +211,22 @@ func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
 	return j.entry.beginSelection(j.job)
 }
 
-// recordFailure records an attempt that a node has failed. Refusals of a busy node and missed ACKs are counted,
-// the latter also against the node. A probe counts for nothing.
+// timesAudioLost returns how often the job was repeated because its audio was lost. That costs no attempt, and is bounded like attempts: a
+// fault between a node and the audio may last.
+func (j *jobRun) timesAudioLost() (times int) {
+	for _, past := range j.job.History {
+		if past.Reason == core.ReasonAudioLost {
+			times++
+		}
+	}
+	return times
+}
+
+// recordFailure records an attempt that a node has failed. Refusals of a busy node and missed ACKs are counted. A probe counts for nothing.
 func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
 	if j.job.Probe {
 		return
 	}
-	j.runner.cfg.Observer.AttemptEnded(node, j.job.Direction, f.reason)
 	n := j.runner.fleet.Node(node)
 	if f.reason == core.ReasonNodeBusy {
 		j.runner.metrics.NodeBusy.Inc()
@@ -222,12 +234,31 @@ func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
 	if n != nil && (f.reason == core.ReasonNodeBusy || f.reason == core.ReasonDeliveryRefused) {
 		j.runner.line.recordRefusal(n)
 	}
-	if f.reason != core.ReasonACKTimeout && f.reason != core.ReasonDeliveryUnknown {
+	if isMissedACK(f.reason) {
+		j.runner.metrics.ACKTimeouts.Inc()
+		// Only a delivery to a callback URL by this instance is known to have reached the node. Whether a node with a connection has said nothing
+		// is known, and counted, where the connection is.
+		if n == nil || n.Declared().Callback == "" || !issuedBy(j.job.Token, j.runner.cfg.Instance) {
+			return
+		}
+	}
+	j.runner.blame(node, j.job.Direction, f.reason)
+}
+
+// isMissedACK reports whether a reason means that an attempt was not acknowledged.
+func isMissedACK(r core.Reason) bool {
+	return r == core.ReasonACKTimeout || r == core.ReasonDeliveryUnknown
+}
+
+// blame counts a failed attempt against its node, unless the store has been unavailable during the attempt or not long before: what the node did
+// may not have been recorded.
+func (r *runner) blame(node core.NodeID, d core.Direction, reason core.Reason) {
+	if r.store.sinceError() < r.cfg.AttemptTimeout {
 		return
 	}
-	j.runner.metrics.ACKTimeouts.Inc()
-	if n != nil {
-		n.RecordMissedACK(j.runner.fleet.Now())
+	r.cfg.Observer.AttemptEnded(node, d, reason)
+	if n := r.fleet.Node(node); n != nil && isMissedACK(reason) {
+		n.RecordMissedACK(r.fleet.Now())
 	}
 }
 

@@ -54,10 +54,13 @@ func (d *durations) silentAfter() time.Duration {
 	return max(silentAtLeast, time.Duration(silentFactor*p95*float64(time.Second)))
 }
 
-// watchSilent sets nodes aside that hold silent jobs of this instance, until the context ends.
+// watchSilent sets nodes aside that do not acknowledge jobs or hold silent jobs of this instance, until the context ends.
 func (r *runner) watchSilent(ctx context.Context) {
 	for backoff.Sleep(ctx, silentInterval) {
 		r.setSilentAside(time.Now())
+		if r.cfg.MissedACKs != nil {
+			r.cfg.MissedACKs(func(node core.NodeID, d core.Direction) { r.blame(node, d, core.ReasonACKTimeout) })
+		}
 	}
 }
 

@@ -34,6 +34,7 @@ const (
 	stuckInbox        = "messages that stay in an inbox"
 	wrongDeadLetter   = "dead letters that are not exactly the malformed messages"
 	leftoverKey       = "a key that remains"
+	blamedNode        = "a node that was blamed for what it did not do"
 	missingEvent      = "an event that is not in the event log"
 	unfinishedCall    = "a call that did not end"
 	duplicateCall     = "a call that became more than one job, or ended more than once"

@@ -123,11 +123,11 @@ type testCluster struct {
 	malformed     int                    // malformed messages that were sent
 }
 
-// startTestCluster starts a cluster as the flags describe it.
-func startTestCluster(tb testing.TB, binary string, r *rand.Rand, settings []byte) *testCluster {
+// startTestCluster starts a cluster with a topology of Redis, and otherwise as the flags describe it.
+func startTestCluster(tb testing.TB, binary, topology string, r *rand.Rand, settings []byte) *testCluster {
 	tb.Helper()
 	return &testCluster{rand: r, Cluster: clustertest.Start(tb, clustertest.Config{
-		Binary: binary, Topology: *drillTopology, Instances: *drillInstances, Settings: settings,
+		Binary: binary, Topology: topology, Instances: *drillInstances, Settings: settings,
 	})}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/clustertest/journal"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/stalltest"
 )
 
@@ -32,10 +34,12 @@ const (
 type drill struct {
 	faults      []fault
 	timeouts    timeouts
+	topology    string // of Redis; empty: the one that -drill-topology says
 	callers     int    // 0: as many as -drill-callers says
 	wantEvent   string // a kind of event that must be in the event log
 	checkKeys   bool   // checks the leftover keys in the short form, too, which takes as long as the timeouts
 	watchGrowth bool   // checks that no resource grows
+	noBlame     bool   // checks that no node was ejected
 }
 
 // run runs the drill, and fails the test for each violation.
@@ -51,7 +55,7 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 	if seed == 0 {
 		seed = rand.Uint64()
 	}
-	c := startTestCluster(t, binary, rand.New(rand.NewPCG(seed, 0)), d.timeouts.settings())
+	c := startTestCluster(t, binary, cmp.Or(d.topology, *drillTopology), rand.New(rand.NewPCG(seed, 0)), d.timeouts.settings())
 	c.sparesFirst = d.watchGrowth
 	l := c.startLoad(t, seed, cmp.Or(d.callers, *drillCallers))
 
@@ -81,6 +85,9 @@ func (d drill) runWith(t *testing.T, binary string) *checker {
 		if err := c.waitEvent(d.wantEvent); err != nil {
 			violations = append(violations, violation{missingEvent, err.Error()})
 		}
+	}
+	if d.noBlame {
+		violations = append(violations, c.findBlame()...)
 	}
 	violations = append(violations, growth.growth()...)
 	violations = append(violations, c.findCrashes(l.drivers(c)...)...)
@@ -177,6 +184,27 @@ func (d drill) injectFaults(t *testing.T, c *testCluster, seen *evidence) *growt
 		growth.takeSample(c)
 	}
 	return growth
+}
+
+// findBlame finds nodes that were ejected, or were about to be, although they do what they should. One node of the drill does not.
+func (c *testCluster) findBlame() []violation {
+	var violations []violation
+	for _, i := range c.Instances {
+		log, err := os.ReadFile(i.LogPath)
+		c.Must(err)
+		missed := 0
+		for line := range strings.Lines(string(log)) {
+			switch {
+			case strings.Contains(line, "node_id="+clustertest.AmbiguousNode):
+			case strings.Contains(line, "fails much more often than others"):
+				violations = append(violations, violation{blamedNode, i.Name + ": " + line})
+			case strings.Contains(line, "attempt given up") && strings.Contains(line, "reason="+string(core.ReasonACKTimeout)):
+				missed++
+			}
+		}
+		c.TB.Logf("%s: %d attempts were not acknowledged in time", i.Name, missed)
+	}
+	return violations
 }
 
 // waitInboxesEmpty waits until no inbox holds a message, after the load has ended.

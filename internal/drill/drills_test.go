@@ -45,6 +45,20 @@ func TestRedisOutage(t *testing.T) {
 	drill{timeouts: resumableTimeouts, faults: redisFaults(), wantEvent: "store_up"}.run(t)
 }
 
+// TestPlannedFailover fails Redis over three times under load, as an operator does before maintenance: each utterance has a result, and no node is
+// ejected. The store is away for about a second in each failover. Utterances wait for it, and HTTP requests that are refused meanwhile are repeated.
+// For longer, with more failovers:
+//
+//	go test -count=1 -v -timeout 1h -run TestPlannedFailover ./internal/drill -drill-for 10m
+func TestPlannedFailover(t *testing.T) {
+	for _, topology := range []string{clustertest.Sentinel, clustertest.RedisCluster} {
+		t.Run(topology, func(t *testing.T) {
+			failover := failOverRedis(topology)
+			drill{timeouts: defaultTimeouts, topology: topology, faults: []fault{failover, failover, failover}, noBlame: true}.run(t)
+		})
+	}
+}
+
 // TestSoak injects all faults in random order, and checks that no resource grows, for as long as -drill-for says. Each fault has a drill
 // of its own, which needs no flag. In full:
 //

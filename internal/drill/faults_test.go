@@ -200,6 +200,21 @@ func killRedisPrimary() fault {
 	}}
 }
 
+// failOverRedis makes a replica of Redis primary while the primary runs, as an operator does before maintenance. In a cluster no write is lost
+// by it; sentinels let the old primary accept writes that the new one does not have.
+func failOverRedis(topology string) fault {
+	const failover = 30 * time.Second
+	f := fault{name: "fail Redis over", duration: 2 * time.Second, recoveryLimit: 10 * time.Second, inject: func(c *testCluster) (string, func()) {
+		c.Redis.FailOver(c.rand.IntN(3))
+		return topology, func() { c.Redis.WaitHealthy(failover) }
+	}}
+	if topology == clustertest.Sentinel {
+		f.duration = 4 * time.Second                            // in which the old primary remains one
+		f.mayLoseWrites, f.recoveryLimit = true, 25*time.Second // a job whose outcome is lost is done again after its attempt timeout
+	}
+	return f
+}
+
 // pauseRedis stops a Redis server for a while. A replica may take over meanwhile, and then the writes to the stopped server
 // are lost.
 func pauseRedis(duration time.Duration) fault {

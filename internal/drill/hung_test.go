@@ -41,7 +41,7 @@ const (
 //	go test -count=1 -v -run TestInstanceHangs ./internal/drill -drill-hung-sessions 100 -drill-hung-rounds 3
 func TestInstanceHangs(t *testing.T) {
 	t.Parallel()
-	c := startTestCluster(t, buildOnce(t), rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
+	c := startTestCluster(t, buildOnce(t), *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
 	for round := range *hungRounds {
 		hung := c.Instances[round%len(c.Instances)]
 		d := hangDrill{testCluster: c, hung: hung, round: round}

@@ -66,7 +66,7 @@ func TestSessionIncarnationsStaySeparate(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
-	c := startTestCluster(t, buildOnce(t), r, []byte(incarnationSettings))
+	c := startTestCluster(t, buildOnce(t), *drillTopology, r, []byte(incarnationSettings))
 	c.startLateNodes(t)
 	run := &nameReuseTest{t: t, cluster: c, keys: keys, nameCount: *incarnationNames}
 	var running sync.WaitGroup

@@ -49,7 +49,7 @@ func TestOneSessionTokenHasBoundedCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := startTestCluster(t, binary, rand.New(rand.NewPCG(1, 2)), []byte("[auth]\noperator_keys = [\""+operatorKey+"\"]\nsession_secret = \""+sessionSecret+"\"\n"))
+	c := startTestCluster(t, binary, *drillTopology, rand.New(rand.NewPCG(1, 2)), []byte("[auth]\noperator_keys = [\""+operatorKey+"\"]\nsession_secret = \""+sessionSecret+"\"\n"))
 	startFastNode(t, c.NodeBalancer.URL())
 	token, err := mintAsOperator(keys, "room-1", "acme", time.Hour)
 	if err != nil {

@@ -37,7 +37,7 @@ func leaderTimeout() time.Duration {
 //	go test -count=1 -v -run TestStatsLeaderKilled ./internal/drill -leader-rounds 10
 func TestStatsLeaderKilled(t *testing.T) {
 	t.Parallel()
-	c := startTestCluster(t, buildOnce(t), rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
+	c := startTestCluster(t, buildOnce(t), *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
 	w := &statsWatcher{t: t, newest: make(map[string]wire.Stats), leaders: make(map[int64]string), computed: make(map[int64]map[int64]bool)}
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup

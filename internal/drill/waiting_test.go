@@ -99,7 +99,7 @@ func (d *waitingDrill) run(t *testing.T, binary string, faults []fault) *waiting
 		seed = rand.Uint64()
 	}
 	t.Logf("seed %d", seed)
-	c := startTestCluster(t, binary, rand.New(rand.NewPCG(seed, 0)), append(waitingTimeouts().settings(), waitingSettings...))
+	c := startTestCluster(t, binary, *drillTopology, rand.New(rand.NewPCG(seed, 0)), append(waitingTimeouts().settings(), waitingSettings...))
 	kinds := d.start(t, c, seed)
 	var ids []core.NodeID
 	for id := range kinds {

@@ -55,7 +55,6 @@ type nodeHealth struct {
 	steps    [windowSteps]map[string]attempts // by direction
 	missed   int                              // attempts in a row that were not acknowledged
 	overdue  int                              // attempts in a row that were acknowledged and did not end in time
-	acked    [windowSteps]int
 	lastStep int64
 	lastFail int64 // the step of its last failure
 }
@@ -84,7 +83,7 @@ func (t *tracker) advance(now time.Time) {
 		slot := first % windowSteps
 		t.directions[slot] = nil
 		for id, n := range t.nodes {
-			n.steps[slot], n.acked[slot] = nil, 0
+			n.steps[slot] = nil
 			if step-n.lastStep >= windowSteps {
 				delete(t.nodes, id)
 			}
@@ -109,9 +108,7 @@ func (t *tracker) node(id core.NodeID) *nodeHealth {
 
 // acknowledged counts a job that a node has acknowledged.
 func (t *tracker) acknowledged(id core.NodeID) {
-	n := t.node(id)
-	n.acked[t.step%windowSteps]++
-	n.missed = 0
+	t.node(id).missed = 0
 }
 
 // ended counts an attempt that ended, for a reason or with a result.
@@ -154,7 +151,6 @@ func addAttempt(m map[string]attempts, name string, a attempts, limit int) map[s
 type observedNode struct {
 	attempts
 	Directions map[string]attempts `json:"directions,omitempty"`
-	Acked      int                 `json:"acked,omitempty"`
 	Missed     int                 `json:"missed,omitempty"`  // in a row
 	Overdue    int                 `json:"overdue,omitempty"` // in a row
 }
@@ -194,8 +190,7 @@ func (t *tracker) observedWith(onProbation func(core.NodeID) bool) Health {
 // observed returns what was seen of the node in the window.
 func (n *nodeHealth) observed() observedNode {
 	o := observedNode{Missed: n.missed, Overdue: n.overdue}
-	for i, step := range n.steps {
-		o.Acked += n.acked[i]
+	for _, step := range n.steps {
 		for name, a := range step {
 			o.add(a)
 			o.Directions = addAttempt(o.Directions, name, a, maxNodeDirections)
@@ -221,26 +216,21 @@ func (h *Health) keepWorst(limit int) {
 	}
 }
 
-// merge adds what another instance has seen. Attempts in a row are those that one instance saw in a row; if no instance saw the node
-// acknowledge a job, or end one, those of all.
+// merge adds what another instance has seen. Attempts in a row are those that one instance saw in a row: of a node with a connection, one instance
+// sees whether it acknowledges. If no instance saw the node end a job, the overdue ones are those of all.
 func (h *Health) merge(b Health) {
 	for name, a := range b.Directions {
 		h.Directions = addAttempt(h.Directions, name, a, maxNames)
 	}
 	for id, n := range b.Nodes {
 		o := h.Nodes[id]
-		if o.Acked == 0 && n.Acked == 0 {
-			o.Missed += n.Missed
-		} else {
-			o.Missed = max(o.Missed, n.Missed)
-		}
+		o.Missed = max(o.Missed, n.Missed)
 		if o.Ended == o.Failed && n.Ended == n.Failed {
 			o.Overdue += n.Overdue
 		} else {
 			o.Overdue = max(o.Overdue, n.Overdue)
 		}
 		o.add(n.attempts)
-		o.Acked += n.Acked
 		for name, a := range n.Directions {
 			o.Directions = addAttempt(o.Directions, name, a, maxNodeDirections)
 		}

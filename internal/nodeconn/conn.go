@@ -2,6 +2,7 @@ package nodeconn
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -28,6 +29,15 @@ type conn struct {
 	mu         lockwait.Mutex[lockwait.NodeConn]
 	epoch      core.Epoch
 	remoteJobs map[wire.ActiveJob]remoteJob
+	unanswered []sentJob // jobs that were sent over this connection and of which the node has said nothing, the latest last
+}
+
+// sentJob is a job that was sent to the node.
+type sentJob struct {
+	job       wire.ActiveJob
+	direction core.Direction
+	sent      time.Time
+	late      bool // at the last check it was late
 }
 
 // remoteJob is a job that another instance has given to the node.
@@ -45,6 +55,45 @@ const (
 	maxRemoteJobs = 1024            // from this number on, jobs that must have ended are dropped
 	remoteJobTTL  = 5 * time.Minute // after which a job must have ended
 )
+
+// recordSent records that a job is sent to the node, which has to acknowledge it. A probe counts for nothing.
+func (n *conn) recordSent(a *wire.JobAssign) {
+	if a.Probe {
+		return
+	}
+	j := sentJob{
+		job: wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, direction: core.Direction{Src: core.Lang(a.SrcLang), Tgt: core.Lang(a.TgtLang)}, sent: time.Now(),
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unanswered = append(n.unanswered, j)
+}
+
+// recordAnswer records that the node has sent something about a job, or that the job was not sent to it.
+func (n *conn) recordAnswer(job wire.ActiveJob) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if i := slices.IndexFunc(n.unanswered, func(j sentJob) bool { return j.job == job }); i >= 0 {
+		n.unanswered = slices.Delete(n.unanswered, i, i+1)
+	}
+}
+
+// takeMissedACKs removes the jobs of which the node has said nothing within a time, and returns them. A job is taken when a second check finds it
+// late: what nodes sent while this process was suspended is read before.
+func (n *conn) takeMissedACKs(within time.Duration) (missed []sentJob) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.unanswered = slices.DeleteFunc(n.unanswered, func(j sentJob) bool {
+		if j.late {
+			missed = append(missed, j)
+		}
+		return j.late
+	})
+	for i := range n.unanswered {
+		n.unanswered[i].late = time.Since(n.unanswered[i].sent) >= within
+	}
+	return missed
+}
 
 // addRemoteJob records which instance has given the node a job: its partial results are sent there.
 func (n *conn) addRemoteJob(job wire.ActiveJob, from core.InstanceID, partials bool) {

@@ -197,6 +197,20 @@ func (c *Conns) Len() int {
 	return len(c.nodes)
 }
 
+// MissedACKs calls fn for each job that was sent to a node over its connection and of which the node has said nothing within the ACK timeout, once.
+// Whether the store has recorded an acknowledgement makes no difference, nor which instance runs the job.
+func (c *Conns) MissedACKs(fn func(core.NodeID, core.Direction)) {
+	for _, n := range c.all() {
+		missed := n.takeMissedACKs(c.ACKTimeout)
+		if len(missed) > 0 && !n.ws.AllWritten() {
+			continue // the node does not read, and may not have got them
+		}
+		for i := range missed {
+			fn(n.id, missed[i].direction)
+		}
+	}
+}
+
 func (c *Conns) all() []*conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -46,7 +46,9 @@ func (c *Conns) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 	if dispatch.Expired(ctx) {
 		return fmt.Errorf("%w: its reservation was too old to send it", dispatch.ErrRefused)
 	}
+	n.recordSent(&assign)
 	if !send() {
+		n.recordAnswer(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID})
 		return dispatch.ErrRefused
 	}
 	return nil

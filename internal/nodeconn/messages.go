@@ -109,8 +109,9 @@ func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.E
 	return nil
 }
 
-// reportOf is the report of a node about an attempt, in its current epoch.
+// reportOf is the report of a node about an attempt, in its current epoch. The node has the job then.
 func (n *conn) reportOf(job *wire.ActiveJob) (dispatch.Report, *wire.Error) {
+	n.recordAnswer(*job)
 	if e := convert.CheckID("job_id", job.JobID); e != nil {
 		return dispatch.Report{}, e
 	}

@@ -104,10 +104,12 @@ func (c *Conns) handleAssign(ctx context.Context, m *bus.Message, in *assignMess
 	n := c.get(in.Node)
 	if n != nil && n.currentEpoch() == in.Epoch && !dispatch.Expired(ctx) {
 		n.addRemoteJob(in.job(), m.From, in.Assign.Partials)
+		n.recordSent(&in.Assign)
 		if n.ws.Send(in.Assign) {
 			c.traceRemote(in, began, "")
 			return nil
 		}
+		n.recordAnswer(in.job())
 	}
 	c.traceRemote(in, began, "refused")
 	return c.sendUndelivered(ctx, m.From, undeliveredMessage{in.Node, in.Epoch, in.job()})

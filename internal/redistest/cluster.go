@@ -77,6 +77,28 @@ func (c *Cluster) KillPrimary(i int) *Server {
 	return primary
 }
 
+// FailOver makes the replica of one of Primaries the owner of its slots while that primary runs, as an operator does before maintenance.
+// It returns when the replica owns them.
+func (c *Cluster) FailOver(i int) {
+	c.tb.Helper()
+	old := c.Primaries()[i]
+	view, err := old.view()
+	if err != nil {
+		c.tb.Fatal(err)
+	}
+	replica := slices.IndexFunc(c.nodes, func(node *Server) bool { return view[c.ids[node]].primaryID == c.ids[old] })
+	if replica < 0 {
+		c.tb.Fatalf("%s has no replica", old.Addr())
+	}
+	c.nodes[replica].mustDo("CLUSTER", "FAILOVER")
+	eventually(c.tb, startTimeout, func() error {
+		if !slices.Contains(c.Primaries(), c.nodes[replica]) {
+			return fmt.Errorf("%s has not taken over from %s", c.nodes[replica].Addr(), old.Addr())
+		}
+		return nil
+	})
+}
+
 // WaitHealthy waits until all running nodes agree on the owner of each slot, all owners run, and all other nodes are
 // replicas of an owner. It does not wait for nodes that were killed or stopped.
 func (c *Cluster) WaitHealthy(timeout time.Duration) {

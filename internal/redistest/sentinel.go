@@ -21,15 +21,22 @@ type Sentinel struct {
 }
 
 // StartSentinel starts them and returns when both replicas are online and the sentinels know them and each other. A dead
-// primary is replaced after two or three seconds, and four seconds later if the votes of the sentinels are split.
-func StartSentinel(tb testing.TB) *Sentinel {
+// primary is replaced after two or three seconds, and four seconds later if the votes of the sentinels are split. The options
+// are those of the primary and the replicas.
+func StartSentinel(tb testing.TB, options ...Option) *Sentinel {
 	tb.Helper()
 	s := &Sentinel{tb: tb}
-	primary := startServer(tb, serverConfig{settings: replicationSettings()})
+	start := func(more ...setting) *Server {
+		cfg := serverConfig{settings: append(replicationSettings(), more...)}
+		for _, o := range options {
+			o(&cfg)
+		}
+		return startServer(tb, cfg)
+	}
+	primary := start()
 	s.servers = append(s.servers, primary)
 	for range 2 {
-		follow := setting{"replicaof", "127.0.0.1 " + strconv.Itoa(primary.port)}
-		s.servers = append(s.servers, startServer(tb, serverConfig{settings: append(replicationSettings(), follow)}))
+		s.servers = append(s.servers, start(setting{"replicaof", "127.0.0.1 " + strconv.Itoa(primary.port)}))
 	}
 	eventually(tb, startTimeout, func() error { return checkInSync(primary, s.servers[1:]) })
 	for range 3 {
@@ -52,7 +59,17 @@ func sentinelFor(primary *Server) serverConfig {
 			{"sentinel parallel-syncs", primaryGroup + " 1"},
 		},
 		flags:        []string{"--sentinel"},
-		startCommand: []string{"SENTINEL", "DEBUG", "ping-period", "500", "info-period", "500", "ask-period", "200", "publish-period", "250", "tilt-period", "2000"},
+		startCommand: []string{"SENTINEL", "DEBUG", "ping-period", "500", "info-period", "500", "ask-period", "200", "publish-period", publishPeriod, "tilt-period", "2000"},
+	}
+}
+
+// publishPeriod is how often a sentinel publishes its own state, in milliseconds.
+const publishPeriod = "250"
+
+func (s *Sentinel) setPublishPeriod(ms string) {
+	s.tb.Helper()
+	for _, sentinel := range runningServers(s.sentinels) {
+		sentinel.mustDo("SENTINEL", "DEBUG", "publish-period", ms)
 	}
 }
 
@@ -107,10 +124,29 @@ func (s *Sentinel) KillPrimary() *Server {
 	return primary
 }
 
+// FailOver makes a replica the primary while the old primary runs, as an operator does before maintenance. It returns when a
+// sentinel names the new one. The old one still regards itself as primary then, for eight seconds or until WaitHealthy.
+func (s *Sentinel) FailOver() {
+	s.tb.Helper()
+	s.setPublishPeriod("2000") // the default: the old primary becomes a replica after four times this time
+	old := s.Primary()
+	eventually(s.tb, startTimeout, func() error { // a sentinel refuses while another failover is in progress
+		_, err := runningServers(s.sentinels)[0].Do("SENTINEL", "FAILOVER", primaryGroup)
+		return err
+	})
+	eventually(s.tb, startTimeout, func() error {
+		if s.Primary() == old {
+			return fmt.Errorf("%s is still the primary", old.Addr())
+		}
+		return nil
+	})
+}
+
 // WaitHealthy waits until all sentinels name the same running server as primary and all other running servers are its
 // replicas. It does not wait for servers that were killed or stopped.
 func (s *Sentinel) WaitHealthy(timeout time.Duration) {
 	s.tb.Helper()
+	s.setPublishPeriod(publishPeriod)
 	eventually(s.tb, timeout, s.checkHealth)
 }
 

@@ -116,6 +116,14 @@ func (c *Conn) SendText(text []byte) bool { return c.enqueue(opText, text) }
 // SendBinary queues a copy of b as a binary frame, like Send.
 func (c *Conn) SendBinary(b []byte) bool { return c.enqueue(opBinary, b) }
 
+// AllWritten reports whether everything that was queued was given to the network.
+func (c *Conn) AllWritten() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	frames, _ := c.queue.unsent()
+	return frames == 0
+}
+
 // Feed sends the binary frames of a source as fast as the peer reads: a frame is fetched only when nothing waits to be written,
 // so a long feed does not fill the queue. Frames that were queued before precede it; frames that are queued later may overtake it.
 // The source is called until it returns nil, with the connection's lock held: it must not block or use the connection. Feed

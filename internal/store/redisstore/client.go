@@ -36,6 +36,7 @@ var (
 // none is answered. A permit is released by the reply or by the end of the connection, not when the caller gives up.
 type client struct {
 	redis        rueidis.Client
+	reads        *blockingReads
 	cluster      bool
 	clocks       *clocks
 	timeout      time.Duration

@@ -44,6 +44,7 @@ func Recorded(s *Store, timeout time.Duration, rewrite Rewrite) (*Store, *Record
 		timing: s.timing, keys: s.keys, log: s.log, presenceMS: s.presenceMS, reservedTTLMS: s.reservedTTLMS, attemptMS: s.attemptMS, ctx: s.ctx, cancel: s.cancel,
 		client: newClient(s.ctx, recorder, s.client.cluster, timeout, func(bool) {}, func(store.ErrorClass) {}),
 	}
+	t.client.reads = s.client.reads
 	t.recent.keep = s.timing.Retention
 	t.incarnation.base, t.incarnation.maxJob = time.Now(), s.timing.Job
 	t.lastSeen = newLastSeenReporter(t)

@@ -33,7 +33,11 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMe
 	inbox := s.keys.inbox(p.Inbox)
 	read := s.client.redis.B().Xreadgroup().Group(inboxGroup, inboxGroup).Count(int64(p.Limit)).Block(max(p.Wait.Milliseconds(), 1)).
 		Streams().Key(inbox).Id(">").Build()
-	streams, err := s.client.redis.Do(ctx, read).AsXReadSlices()
+	reply, err := s.client.reads.do(ctx, s.client.redis, read)
+	if err != nil {
+		return nil, nil // the next read is sent to the primary of now
+	}
+	streams, err := reply.AsXReadSlices()
 	if isNoInbox(err) { // it was removed while its instance was absent; the next announcement creates it again
 		backoff.Sleep(ctx, min(p.Wait, inboxRetry))
 		return nil, ctx.Err()

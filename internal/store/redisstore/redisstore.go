@@ -82,10 +82,12 @@ const maxLeaseSpan = 100 * time.Minute
 const openAttempts = 4
 
 // connect makes the Redis client.
-func connect(o *Options) (redis rueidis.Client, err error) {
+func connect(o *Options, reads *blockingReads) (redis rueidis.Client, err error) {
+	option := o.Address.options(connTimeoutsFor(o.Timeout))
+	option.DialCtxFn = reads.dial
 	for range openAttempts {
 		var failure net.Error
-		if redis, err = rueidis.NewClient(o.Address.options(connTimeoutsFor(o.Timeout))); err == nil || !errors.As(err, &failure) || !failure.Timeout() {
+		if redis, err = rueidis.NewClient(option); err == nil || !errors.As(err, &failure) || !failure.Timeout() {
 			break
 		}
 	}
@@ -97,7 +99,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Timing.Presence+o.Timing.Attempt > maxLeaseSpan {
 		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less with Redis", maxLeaseSpan)
 	}
-	redis, err := connect(&o)
+	reads := newBlockingReads()
+	redis, err := connect(&o, reads)
 	if err != nil {
 		return nil, connectError(o.Address, err)
 	}
@@ -121,7 +124,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth, o.OnError)
-	s.client.onCall = o.OnCall
+	s.client.onCall, s.client.reads = o.OnCall, reads
 	s.recent.keep = o.Timing.Retention
 	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
 	s.lastSeen = newLastSeenReporter(s)

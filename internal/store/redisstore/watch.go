@@ -92,7 +92,11 @@ type change struct {
 // readChanges waits for changes after a position.
 func (s *Store) readChanges(ctx context.Context, after string) ([]change, string, error) {
 	read := s.client.redis.B().Xread().Count(changesPerRead).Block(readBlock.Milliseconds()).Streams().Key(s.keys.changes()).Id(after).Build()
-	streams, err := s.client.redis.Do(ctx, read).AsXRead()
+	reply, err := s.client.reads.do(ctx, s.client.redis, read)
+	if err != nil {
+		return nil, "", fmt.Errorf("changes: %w", err) // another primary may lack changes that were read, and have others before them
+	}
+	streams, err := reply.AsXRead()
 	if err = convertError(err); err != nil {
 		s.client.countError(err)
 		return nil, "", fmt.Errorf("changes: %w", err)
