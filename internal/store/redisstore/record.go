@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -144,25 +145,24 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	b = append(append(b, `","s":"`...), j.Direction.Src...)
 	b = append(append(b, `","t":"`...), j.Direction.Tgt...)
 	b = appendText(append(b, `","a":`...), j.AudioRef)
-	if o := &j.Options; o.RequireTTS || o.Strict || o.PreferredNode != "" || o.Region != "" || o.PreferredRegion != "" ||
-		len(o.RequiredServices)+len(o.RequiredModels)+len(o.Features) > 0 {
-		options, err := json.Marshal(o)
+	if o := reflect.ValueOf(&j.Options).Elem(); !o.IsZero() { // without a list of its fields, which would have to be kept complete
+		options, err := json.Marshal(&j.Options)
 		if err != nil {
 			return nil, err
 		}
 		b = append(append(b, `,"o":`...), options...)
 	}
-	if u := &j.Utterance; u.Turn > 0 {
+	if u := &j.Utterance; *u != (core.Utterance{}) {
 		b = strconv.AppendInt(append(b, `,"u":{"n":`...), u.Turn, 10)
 		b = appendText(append(b, `,"i":`...), u.ID)
 		b = strconv.AppendInt(append(b, `,"m":`...), u.AudioMS, 10)
-		if u.Continues > 0 {
+		if u.Continues != 0 {
 			b = strconv.AppendInt(append(b, `,"c":`...), u.Continues, 10)
 		}
-		if u.WaitMS > 0 {
+		if u.WaitMS != 0 {
 			b = strconv.AppendInt(append(b, `,"w":`...), u.WaitMS, 10)
 		}
-		if u.SegmentationMS > 0 {
+		if u.SegmentationMS != 0 {
 			b = strconv.AppendInt(append(b, `,"s":`...), u.SegmentationMS, 10)
 		}
 		b = append(b, '}')
