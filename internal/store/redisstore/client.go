@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/sony/gobreaker/v2"
+	"golang.org/x/time/rate"
 
 	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
@@ -24,6 +26,8 @@ const (
 
 	breakerFailures = 5                      // consecutive failures that open the breaker
 	breakerTimeout  = 100 * time.Millisecond // how long it stays open before one call may try again
+
+	logBurst = 20 // lines about stored values at once; then one a second: a loop may meet one again and again
 )
 
 var (
@@ -49,6 +53,8 @@ type client struct {
 	health       health
 	abandoned    abandonedPermits
 	detached     *parallel.Group // goroutines that wait for replies in place of callers
+	log          *slog.Logger    // of what is stored and cannot be used
+	logLimit     *rate.Limiter
 }
 
 // newClient makes a client whose callers wait no longer than timeout. onHealth is called when Redis becomes unavailable and when it
@@ -62,6 +68,7 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: deadline.New(ctx, timeout, nil),
 		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: parallel.NewGroup(),
 		onError: onError, onCall: func(time.Duration) {}, abandoned: abandonedPermits{maxAge: 4 * connTimeoutsFor(timeout).silent},
+		log: slog.New(slog.DiscardHandler), logLimit: rate.NewLimiter(rate.Every(time.Second), logBurst),
 	}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      breakerTimeout,
@@ -144,9 +151,10 @@ func (c *client) release(n int) {
 
 // do sends a command and returns its reply, and counts its error.
 func (c *client) do(call call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
-	began := time.Now()
+	began, key := time.Now(), keyOf(cmd)
 	m, err := c.send(call, cmd)
 	c.countCall(began, err)
+	c.logRefused(key, err)
 	return m, err
 }
 
@@ -293,6 +301,17 @@ func isInconclusive(err error) bool {
 
 // isDown reports whether an error says that Redis is unavailable. Every other error is an answer.
 func isDown(err error) bool { return errors.Is(err, store.ErrDown) }
+
+// write runs a command that writes a key. A key of another type is removed first: it has nothing any more of what was stored.
+func (s *Store) write(ctx context.Context, key string, command func() rueidis.Completed) error {
+	_, err := s.client.command(ctx, command())
+	if isWrongType(err) {
+		if _, err = s.client.command(ctx, s.client.redis.B().Del().Key(key).Build()); err == nil {
+			_, err = s.client.command(ctx, command())
+		}
+	}
+	return err
+}
 
 // setValue writes a value with a TTL.
 func (s *Store) setValue(ctx context.Context, key string, body []byte, ttl time.Duration) error {

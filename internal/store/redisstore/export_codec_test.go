@@ -21,3 +21,24 @@ func DigestRoundTrip(d *store.NodeDigest) store.NodeDigest {
 
 // MemberRoundTrip encodes a lease as the member of a set, and decodes it.
 func MemberRoundTrip(l core.LeaseRef) core.LeaseRef { return parseMember(l.Node, member(l)) }
+
+// Families returns the keys of what has a name, and those without names, by the method of keys that makes them.
+func Families(prefix, name string) map[string][]string {
+	k := keys{prefix}
+	node, instance, tenant, session := core.NodeID(name), core.InstanceID(name), core.TenantID(name), SessionNamed(name)
+	list := func(keys ...string) []string { return keys }
+	shard := lastSeenShard(node)
+	return map[string][]string{
+		"meta": list(k.meta(node)), "leases": list(k.leases(node)), "unavailable": list(k.unavailable(node)), "lastSeen": list(k.lastSeen(shard)),
+		"digests": list(k.digests(shard)), "changes": list(k.changes()), "job": list(k.job(core.JobID(name))), "outbox": list(k.outbox(session)),
+		"session": list(k.session(session.SessionKey)), "lastNode": list(k.lastNode(session.SessionKey)), "presence": list(k.presence(instance)),
+		"inbox": list(k.inbox(instance)), "deadLetters": list(k.deadLetters(instance)), "claims": list(k.claims(instance)),
+		"replayed": list(k.replayed(instance, name)), "schedulers": list(k.schedulers()), "events": list(k.events()), "audit": list(k.audit()),
+		"revocations": list(k.revocations()), "debounce": list(k.debounce(name)), "rate": list(k.rate(name)), "lock": list(k.lock(name)),
+		"counts": list(k.counts(instance)), "snapshot": list(k.snapshot()), "history": list(k.history()), "setting": list(k.setting(name)),
+		"queue": k.queue(core.PoolID(name)), "openClasses": list(k.openClasses(core.PoolID(name))),
+		"members": list(k.members(tenant, store.TenantJob), k.members(tenant, store.TenantSession)),
+		"known":   list(k.known(tenant, store.TenantJob), k.known(tenant, store.TenantSession)), "rates": list(k.rates(tenant)),
+		"ping": list(k.ping()), "incarnation": list(k.incarnation()),
+	}
+}
