@@ -40,6 +40,7 @@ var (
 // none is answered. A permit is released by the reply or by the end of the connection, not when the caller gives up.
 type client struct {
 	redis        rueidis.Client
+	people       *client // for reads that people ask for; nil: this is it
 	cluster      bool
 	clocks       *clocks
 	timeout      time.Duration
@@ -82,8 +83,26 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 	return c
 }
 
+// addPeople gives the reads that people ask for connections, permits and a breaker of their own. It says nothing of the health of the store.
+func (c *client) addPeople(ctx context.Context, redis rueidis.Client) {
+	p := newClient(ctx, redis, c.cluster, c.timeout, func(bool) {}, c.onError)
+	p.clocks, p.onCall, p.log, p.logLimit = c.clocks, c.onCall, c.log, c.logLimit
+	c.people = p
+}
+
+// of returns the client for a context. The way of a job does not pass here: it has no plain commands and no scripts that only read.
+func (c *client) of(ctx context.Context) *client {
+	if c.people != nil && store.IsForPeople(ctx) {
+		return c.people
+	}
+	return c
+}
+
 // close ends every command in flight.
 func (c *client) close() {
+	if c.people != nil {
+		c.people.close()
+	}
 	c.redis.Close()
 	c.abandoned.stop()
 	c.detached.Close()
@@ -183,7 +202,7 @@ func (c *client) send(call call, cmd rueidis.Completed) (rueidis.RedisMessage, e
 
 // command sends a command of a new call and returns its reply.
 func (c *client) command(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
-	return c.do(c.beginCall(ctx), cmd)
+	return c.of(ctx).do(c.beginCall(ctx), cmd)
 }
 
 // doThroughBreaker is send while it is not known whether Redis answers.
@@ -198,6 +217,7 @@ func (c *client) doThroughBreaker(call call, cmd rueidis.Completed) (rueidis.Red
 
 // doMulti sends commands as one pipeline and returns their replies in order.
 func (c *client) doMulti(call call, cmds []rueidis.Completed) ([]rueidis.RedisResult, error) {
+	c = c.of(call.ctx)
 	began := time.Now()
 	results, err := sendThroughBreaker(c, call, len(cmds), func(ctx context.Context) []rueidis.RedisResult { return c.redis.DoMulti(ctx, cmds...) }, firstDown)
 	c.countCall(began, err)

@@ -5,6 +5,25 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
+// UsePeoplesPermits takes all permits of the reads that people ask for. The function gives them back.
+func (s *Store) UsePeoplesPermits() (free func()) {
+	p := s.client.people
+	for range cap(p.permits) {
+		p.permits <- struct{}{}
+	}
+	return func() { p.release(cap(p.permits)) }
+}
+
+// OpenPeoplesBreaker reports failures to the breaker of the reads that people ask for, and returns with what it refuses the next one.
+func (s *Store) OpenPeoplesBreaker() error {
+	p := s.client.people
+	for range breakerFailures {
+		p.reportToBreaker(store.ErrDown)
+	}
+	_, err := p.command(store.ForPeople(s.ctx), p.redis.B().Ping().Build())
+	return err
+}
+
 // RecordRoundTrip encodes a record, and decodes it.
 func RecordRoundTrip(j *core.Job) (*core.Job, error) {
 	body, err := appendBody([]byte(headOf(j)), j)

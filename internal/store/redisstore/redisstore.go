@@ -117,11 +117,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		redis.Close()
 		return nil, err
 	}
+	people, err := connect(&o)
+	if err != nil {
+		redis.Close()
+		return nil, connectError(o.Address, err)
+	}
 	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied, queueScripts: scriptsOfQueues}
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth, o.OnError)
 	s.client.onCall, s.client.log = o.OnCall, o.Log
+	s.client.addPeople(s.ctx, people)
 	s.recent.keep = o.Timing.Retention
 	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
 	s.lastSeen = newLastSeenReporter(s)

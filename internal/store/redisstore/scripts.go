@@ -253,7 +253,7 @@ func hasTimeLeft(ctx context.Context) bool {
 
 // readScript executes a script that writes nothing.
 func (c *client) readScript(ctx context.Context, s *script, keys []string, args ...string) (int64, reply, error) {
-	now, r, err := c.evalScript(c.beginCall(ctx), s, c.slotOf(keys[0]), keys, args)
+	now, r, err := c.of(ctx).evalScript(c.beginCall(ctx), s, c.slotOf(keys[0]), keys, args)
 	if r.late { // such a script is never late: its first part is missing
 		err = c.malformed(keys[0])
 	}
@@ -326,6 +326,7 @@ const batchSize = 64
 // readEach executes a script that writes nothing many times, in pipelines, and calls each with every reply in order. What cannot be read is
 // logged and left out: it must not hide the rest.
 func (c *client) readEach(ctx context.Context, s *script, calls []scriptCall, each func(i int, now int64, r reply)) error {
+	c = c.of(ctx)
 	for from := 0; from < len(calls); from += batchSize {
 		batch := calls[from:min(from+batchSize, len(calls))]
 		call := c.beginCall(ctx)
