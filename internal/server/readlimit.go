@@ -17,7 +17,9 @@ const (
 	readWait = time.Second
 	// readRest is how many times as long as a read took its slot stays taken: reads get a fifth of the processors that their slots stand for.
 	readRest = 4
-	// maxReadRest bounds that: most of a long read is a wait for the store, or for other instances.
+	// minReadRest and maxReadRest bound that: what a short read costs is not only its own time, and most of a long one is a wait for the store, or
+	// for other instances.
+	minReadRest = 10 * time.Millisecond
 	maxReadRest = 200 * time.Millisecond
 )
 
@@ -79,7 +81,7 @@ func (l *readLimit) begin(ctx context.Context) (end func(), ok bool) {
 	}
 	began := time.Now()
 	return func() {
-		time.AfterFunc(min(readRest*time.Since(began), maxReadRest), func() {
+		time.AfterFunc(min(max(readRest*time.Since(began), minReadRest), maxReadRest), func() {
 			<-l.all
 			<-key.slots
 			l.leave(name)
