@@ -23,7 +23,7 @@ var all = []Name{
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{}, RedisMembers{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
-	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{},
+	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{}, ServerReads{},
 	ConvertLanguages{}, TenantsRefusals{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 
@@ -308,6 +308,12 @@ type ServerStreams struct{}
 
 // LockName implements Name.
 func (ServerStreams) LockName() string { return "server_streams" }
+
+// ServerReads names a lock of docs/locks.md.
+type ServerReads struct{}
+
+// LockName implements Name.
+func (ServerReads) LockName() string { return "server_reads" }
 
 // ServerLogins names a lock of docs/locks.md.
 type ServerLogins struct{}

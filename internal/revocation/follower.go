@@ -38,7 +38,7 @@ const (
 type Follower struct {
 	store    store.Revocations
 	log      *slog.Logger
-	list     atomic.Pointer[list]
+	list     list
 	latest   atomic.Int64 // the time of the latest entry of the list in microseconds; 0: it is empty
 	ready    atomic.Bool
 	onChange []func()
@@ -56,9 +56,7 @@ var _ auth.Revocations = (*Follower)(nil)
 
 // NewFollower makes a follower with an empty list. Read or Run reads it.
 func NewFollower(st store.Revocations, log *slog.Logger) *Follower {
-	f := &Follower{store: st, log: log, soon: make(chan struct{}, 1)}
-	f.list.Store(&list{})
-	return f
+	return &Follower{store: st, log: log, soon: make(chan struct{}, 1), list: list{sessions: make(map[core.TenantID]int)}}
 }
 
 // OnChange makes fn be called after every change of the list. It must be called before Run. fn may be called by several goroutines at
@@ -68,11 +66,11 @@ func (f *Follower) OnChange(fn func()) { f.onChange = append(f.onChange, fn) }
 // Ready reports whether the list was read.
 func (f *Follower) Ready() bool { return f == nil || f.ready.Load() }
 
-func (f *Follower) current() list {
+func (f *Follower) current() *list {
 	if f == nil {
 		return nil
 	}
-	return *f.list.Load()
+	return &f.list
 }
 
 // Revoked implements auth.Revocations.
@@ -113,8 +111,8 @@ func (f *Follower) Find(t store.RevocationTarget) (store.Revocation, bool) {
 
 // CountLogins returns how many logins of a key were ended that the list has.
 func (f *Follower) CountLogins(key string) (n int) {
-	for target, r := range f.current() {
-		if target.Kind == store.RevokedLogin && r.By == key {
+	for r := range f.current().all() {
+		if r.Kind == store.RevokedLogin && r.By == key {
 			n++
 		}
 	}
@@ -122,13 +120,10 @@ func (f *Follower) CountLogins(key string) (n int) {
 }
 
 // CountSessions returns how many revoked sessions of a tenant the list has.
-func (f *Follower) CountSessions(tenant core.TenantID) (n int) {
-	for target := range f.current() {
-		if target.Kind == store.RevokedSession && target.Tenant == tenant {
-			n++
-		}
-	}
-	return n
+func (f *Follower) CountSessions(tenant core.TenantID) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.list.sessions[tenant]
 }
 
 // Add adds a revocation to the store and to this instance's list, and returns when the change has taken effect here. Until, of a login, is when
@@ -167,7 +162,7 @@ func (f *Follower) Lift(ctx context.Context, t store.RevocationTarget, by string
 }
 
 func (f *Follower) add(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
-	p.After = f.current().latest()
+	p.After = f.Latest()
 	added, err := f.store.AddRevocation(ctx, p)
 	f.recordWrite()
 	if err == nil {
@@ -186,11 +181,8 @@ func (f *Follower) recordWrite() {
 // apply merges entries into the list, and calls the subscribers if it has changed.
 func (f *Follower) apply(entries []store.Revocation, now time.Time) {
 	f.mu.Lock()
-	merged, changed := f.current().merge(entries, now)
-	if changed {
-		f.list.Store(&merged)
-		f.latest.Store(max(0, merged.latest().UnixMicro())) // the zero time, of an empty list, is negative
-	}
+	changed := f.list.merge(entries, now)
+	f.latest.Store(max(0, f.list.latest.UnixMicro())) // the zero time, of an empty list, is negative
 	f.mu.Unlock()
 	if changed {
 		for _, fn := range f.onChange {
@@ -242,7 +234,7 @@ func (f *Follower) Read(ctx context.Context) error {
 		return nil
 	}
 	page, err := f.readFrom(ctx, after)
-	if err == nil && !after.IsZero() && page.Count != len(f.current()) { // something is missing, here or there
+	if err == nil && !after.IsZero() && page.Count != f.list.len() { // something is missing, here or there
 		after = time.Time{}
 		page, err = f.readFrom(ctx, after)
 	}
@@ -256,7 +248,7 @@ func (f *Follower) Read(ctx context.Context) error {
 
 // readFrom reads the entries after a time. If it reads all, it puts back what this instance had before and the store has lost.
 func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.RevocationPage, error) {
-	before := f.current() // all of it was in the store
+	before := f.Latest() // all until then was in the store
 	page, err := f.store.ReadRevocations(ctx, after)
 	if err != nil {
 		return page, err
@@ -265,7 +257,7 @@ func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.Revocat
 	if !after.IsZero() {
 		return page, nil
 	}
-	lost := before.missing(page.Entries, page.Now)
+	lost := f.list.missing(page.Entries, before, page.Now)
 	if len(lost) == 0 {
 		return page, nil
 	}
@@ -285,7 +277,7 @@ func (f *Follower) nextRead(version string) (after time.Time, needed bool) {
 		return time.Time{}, true
 	case version == f.version && !written:
 		return time.Time{}, f.incomplete && due
-	case len(f.current()) > partialAbove && !due:
+	case f.list.len() > partialAbove && !due:
 		return f.last, true
 	}
 	return time.Time{}, true
@@ -308,4 +300,4 @@ func (f *Follower) recordRead(page store.RevocationPage, complete bool) {
 }
 
 // Any reports whether the list has entries.
-func (f *Follower) Any() bool { return len(f.current()) > 0 }
+func (f *Follower) Any() bool { return f.current().len() > 0 }

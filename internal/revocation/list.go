@@ -3,9 +3,12 @@
 package revocation
 
 import (
-	"maps"
+	"container/heap"
+	"iter"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
@@ -13,16 +16,79 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// list is the revocations at one time. It does not change.
-type list map[store.RevocationTarget]*store.Revocation
+// list is the revocations. Reads take no lock; changes are made one at a time, and each costs about the same however many entries there are.
+type list struct {
+	entries sync.Map // *entry by store.RevocationTarget
+	count   atomic.Int64
+
+	// For changes.
+	expiries expiries
+	sessions map[core.TenantID]int // how many sessions of a tenant there are
+	latest   time.Time             // of all entries that there were: all that the list knows was added until then
+}
+
+// entry is a revocation in the list, which does not change.
+type entry struct {
+	store.Revocation
+	at int // its place in the expiries; -1: it never expires
+}
+
+// expiries are the entries that expire, the first to expire at the front: a heap.
+type expiries []*entry
+
+func (x expiries) Len() int           { return len(x) }
+func (x expiries) Less(i, j int) bool { return x[i].Until.Before(x[j].Until) }
+
+func (x expiries) Swap(i, j int) {
+	x[i], x[j] = x[j], x[i]
+	x[i].at, x[j].at = i, j
+}
+
+// Push implements heap.Interface.
+func (x *expiries) Push(e any) {
+	added := e.(*entry)
+	added.at = len(*x)
+	*x = append(*x, added)
+}
+
+// Pop implements heap.Interface.
+func (x *expiries) Pop() any {
+	last := (*x)[len(*x)-1]
+	(*x)[len(*x)-1] = nil
+	*x = (*x)[:len(*x)-1]
+	return last
+}
+
+func (l *list) len() int {
+	if l == nil {
+		return 0
+	}
+	return int(l.count.Load())
+}
+
+func (l *list) get(t store.RevocationTarget) *entry {
+	e, _ := l.entries.Load(t)
+	found, _ := e.(*entry)
+	return found
+}
+
+// all yields the entries.
+func (l *list) all() iter.Seq[*store.Revocation] {
+	return func(yield func(*store.Revocation) bool) {
+		if l.len() == 0 {
+			return
+		}
+		l.entries.Range(func(_, e any) bool { return yield(&e.(*entry).Revocation) })
+	}
+}
 
 // find returns the entry for a target that is in force; nil when there is none.
-func (l list) find(kind store.RevocationKind, tenant core.TenantID, name string) *store.Revocation {
-	if len(l) == 0 || name == "" {
+func (l *list) find(kind store.RevocationKind, tenant core.TenantID, name string) *store.Revocation {
+	if l.len() == 0 || name == "" {
 		return nil
 	}
-	if r := l[store.RevocationTarget{Kind: kind, Tenant: tenant, Name: name}]; r != nil && !r.Lifted {
-		return r
+	if e := l.get(store.RevocationTarget{Kind: kind, Tenant: tenant, Name: name}); e != nil && !e.Lifted {
+		return &e.Revocation
 	}
 	return nil
 }
@@ -37,8 +103,8 @@ func coversTime(r *store.Revocation, issued time.Time) bool { return r != nil &&
 
 // revoked reports whether a caller is revoked: a key that became valid before a revocation, or a token that was minted before it, or without
 // knowledge of it. The tokens of a revoked key are revoked, too, whenever they were minted.
-func (l list) revoked(p *auth.Principal) bool {
-	if len(l) == 0 {
+func (l *list) revoked(p *auth.Principal) bool {
+	if l.len() == 0 {
 		return false
 	}
 	key, tenant := l.find(store.RevokedKey, "", p.Key), l.find(store.RevokedTenant, "", string(p.Tenant))
@@ -52,7 +118,7 @@ func (l list) revoked(p *auth.Principal) bool {
 
 // session returns the entry by which a session is revoked that started at a time, on an instance that knew the entries up to a time; nil
 // when there is none.
-func (l list) session(key core.SessionKey, started, known time.Time) *store.Revocation {
+func (l *list) session(key core.SessionKey, started, known time.Time) *store.Revocation {
 	if r := l.find(store.RevokedSession, key.Tenant, string(key.Name)); covers(r, started, known) {
 		return r
 	}
@@ -64,55 +130,72 @@ func (l list) session(key core.SessionKey, started, known time.Time) *store.Revo
 
 // node reports whether a node is revoked: its name, or the key or the tenant with which it registered before a revocation. The epoch of
 // a node is the time of its registration in microseconds, on the store's clock, as is that of an entry.
-func (l list) node(n *core.Node) bool {
+func (l *list) node(n *core.Node) bool {
 	registered := time.UnixMicro(int64(n.Epoch))
 	return l.find(store.RevokedNode, "", string(n.ID)) != nil ||
 		coversTime(l.find(store.RevokedKey, "", n.Key), registered) ||
 		coversTime(l.find(store.RevokedTenant, "", string(n.Tenant)), registered)
 }
 
-// merge returns the list with further entries, and without those that have expired; of two entries for a target the later one stays. It
-// reports whether that is another list.
-func (l list) merge(entries []store.Revocation, now time.Time) (list, bool) {
-	merged, changed := make(list, len(l)+len(entries)), false
-	maps.Copy(merged, l)
+// merge adds further entries, and removes those that have expired; of two entries for a target the later one stays. It reports whether the list
+// has changed.
+func (l *list) merge(entries []store.Revocation, now time.Time) (changed bool) {
 	for i := range entries {
 		r := entries[i]
-		if old := merged[r.RevocationTarget]; old == nil || r.At.After(old.At) {
-			merged[r.RevocationTarget], changed = &r, true
+		old := l.get(r.RevocationTarget)
+		if old != nil && !r.At.After(old.At) {
+			continue
 		}
-	}
-	for target, r := range merged {
-		if r.Expired(now) {
-			delete(merged, target)
-			changed = true
+		if old != nil {
+			l.uncount(old)
 		}
+		added := &entry{Revocation: r, at: -1}
+		if !r.Until.IsZero() {
+			heap.Push(&l.expiries, added)
+		}
+		if r.Kind == store.RevokedSession {
+			l.sessions[r.Tenant]++
+		}
+		l.entries.Store(r.RevocationTarget, added)
+		l.count.Add(1)
+		if r.At.After(l.latest) {
+			l.latest = r.At
+		}
+		changed = true
 	}
-	if !changed {
-		return l, false
+	for len(l.expiries) > 0 && l.expiries[0].Expired(now) {
+		first := l.expiries[0]
+		l.uncount(first)
+		l.entries.Delete(first.RevocationTarget)
+		changed = true
 	}
-	return merged, true
+	return changed
 }
 
-// latest returns the time of the latest entry: all that the list knows was added until then.
-func (l list) latest() (at time.Time) {
-	for _, r := range l {
-		if r.At.After(at) {
-			at = r.At
-		}
+// uncount removes an entry from all but the entries.
+func (l *list) uncount(e *entry) {
+	l.count.Add(-1)
+	if e.at >= 0 {
+		heap.Remove(&l.expiries, e.at)
 	}
-	return at
+	if e.Kind != store.RevokedSession {
+		return
+	}
+	if l.sessions[e.Tenant]--; l.sessions[e.Tenant] == 0 {
+		delete(l.sessions, e.Tenant)
+	}
 }
 
-// missing returns the entries of the list that have not expired and that others do not have, or only in an older version.
-func (l list) missing(others []store.Revocation, now time.Time) []store.Revocation {
+// missing returns the entries of the list, of those that were added until a time, that have not expired and that others do not have, or only in
+// an older version.
+func (l *list) missing(others []store.Revocation, until, now time.Time) []store.Revocation {
 	have := make(map[store.RevocationTarget]time.Time, len(others))
 	for i := range others {
 		have[others[i].RevocationTarget] = others[i].At
 	}
 	var lost []store.Revocation
-	for target, r := range l {
-		if at, ok := have[target]; !r.Expired(now) && (!ok || at.Before(r.At)) {
+	for r := range l.all() {
+		if at, ok := have[r.RevocationTarget]; !r.At.After(until) && !r.Expired(now) && (!ok || at.Before(r.At)) {
 			lost = append(lost, *r)
 		}
 	}
@@ -120,9 +203,9 @@ func (l list) missing(others []store.Revocation, now time.Time) []store.Revocati
 }
 
 // inForce returns the entries that are not lifted, in the order of their targets.
-func (l list) inForce() []store.Revocation {
-	entries := make([]store.Revocation, 0, len(l))
-	for _, r := range l {
+func (l *list) inForce() []store.Revocation {
+	entries := make([]store.Revocation, 0, l.len())
+	for r := range l.all() {
 		if !r.Lifted {
 			entries = append(entries, *r)
 		}

@@ -61,6 +61,7 @@ type accessControl struct {
 	// secrets verify the requests of other instances to self, the address of this one.
 	secrets *peer.Secrets
 	self    func() string
+	reads   *readLimit
 }
 
 // require is the handler of a route for callers that its rule admits.
@@ -81,6 +82,9 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 	}
 	if r.rule.public {
 		return next
+	}
+	if r.forPeople() {
+		next = a.reads.limit(r, next)
 	}
 	deny := a.writeDenied
 	if r.upgrade {

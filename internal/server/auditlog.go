@@ -14,7 +14,7 @@ import (
 // auditHandlers serve the audit log.
 type auditHandlers struct {
 	responder
-	log store.Audit
+	log *logCopy[store.AuditEntry]
 }
 
 func (h *auditHandlers) routes() []route {
@@ -84,9 +84,9 @@ func (h *auditHandlers) list(r *http.Request) (any, error) {
 	}
 	read := store.ReadLogParams{After: q.after, Limit: q.limit}
 	if q.filters() {
-		read.Limit = store.MaxLogEntries // the log has no index, and is small
+		read.Limit = store.MaxLogEntries // the log has no index, and this instance has a copy
 	}
-	page, err := h.log.ReadAudit(r.Context(), read)
+	page, err := h.log.page(r.Context(), read)
 	if err != nil {
 		return nil, logReadError(err, "after", q.after)
 	}

@@ -117,6 +117,8 @@ const (
 	limitLogins      = "logins"      // of an address that failed
 	limitBulk        = "bulk"        // of actions on many objects at a time
 	limitTenant      = "tenant"      // of a tenant, by its configuration
+	limitEnds        = "ends"        // of sessions that a key ends
+	limitReads       = "reads"       // of lists, logs and figures at a time
 )
 
 // denialReasons are the reasons of errors by their code and field, for those that handlers return.

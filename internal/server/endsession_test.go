@@ -66,6 +66,23 @@ func TestEndSession(t *testing.T) {
 	}
 }
 
+// TestEndingSessionsIsLimited: a key that ends sessions without a pause, also the same one, is soon refused; another key is not.
+func TestEndingSessionsIsLimited(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithNamedKeys(t)
+	began := time.Now()
+	for ended := 0; ; ended++ {
+		if ts.requestAs(acmeMint, "DELETE", "/v1/sessions/room-1", nil).status == 429 {
+			break
+		}
+		if most := 200 + 21*(1+time.Since(began).Seconds()); float64(ended) > most {
+			t.Fatalf("%d sessions were ended in %v", ended, time.Since(began))
+		}
+	}
+	var ended wire.SessionTerminated
+	ts.requestAs(zetaMint, "DELETE", "/v1/sessions/room-1", nil).decode(&ended)
+}
+
 // TestSessionsAreListedByTenant: each caller sees the sessions of its tenant, in pages.
 func TestSessionsAreListedByTenant(t *testing.T) {
 	t.Parallel()

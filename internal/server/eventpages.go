@@ -30,7 +30,7 @@ func (h *eventHandlers) listNewest(ctx context.Context, q *eventQuery, tenant *c
 	list := wire.EventList{Events: []wire.Event{}}
 	read := store.ReadLogParams{Before: q.before, Limit: q.limit}
 	for {
-		page, err := h.log.ReadEvents(ctx, read)
+		page, err := h.log.page(ctx, read)
 		if err != nil {
 			return nil, logReadError(err, "before", q.before)
 		}
@@ -48,6 +48,6 @@ func (h *eventHandlers) listNewest(ctx context.Context, q *eventQuery, tenant *c
 		if len(page.Entries) == 0 {
 			return list, nil // the beginning of the log
 		}
-		read.Limit = maxEvents
+		read.Limit = store.MaxLogEntries
 	}
 }

@@ -16,7 +16,7 @@ import (
 // eventHandlers serves the event log of the fleet.
 type eventHandlers struct {
 	responder
-	log     store.Events
+	log     *logCopy[store.Event]
 	streams *eventStreams
 	live    *liveStreams
 }
@@ -134,9 +134,9 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 	case tenant != nil:
 		read.Limit = store.MaxLogEntries // the position must not tell how many events of others there are
 	case q.after == "" && (q.kind != "" || q.node != ""):
-		read.Limit = maxEvents // the newest that match are among these, or are older
+		read.Limit = store.MaxLogEntries // the newest that match may be any
 	}
-	page, err := h.log.ReadEvents(r.Context(), read)
+	page, err := h.log.page(r.Context(), read)
 	if err != nil {
 		return nil, logReadError(err, "after", q.after)
 	}

@@ -79,7 +79,7 @@ func (h *jobHandlers) routes() []route {
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/jobs/{id}", rule: jobReaders, tag: "jobs", summary: "Show a job and its attempts", handler: handle(h.responder, h.get),
+			method: "GET", path: "/v1/jobs/{id}", rule: jobReaders, programs: true, tag: "jobs", summary: "Show a job and its attempts", handler: handle(h.responder, h.get),
 			out: reflect.TypeFor[wire.JobDetail](), params: []param{
 				idParam("The job's id."),
 				{name: "decisions", description: "true: with how nodes were chosen for it, as far as instances remember.", kind: "string"},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -130,6 +131,9 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 	}
 	if !r.rule.public {
 		codes = append(codes, wire.Unauthorized)
+		if r.forPeople() && !slices.Contains(codes, wire.RateLimited) {
+			codes = append(codes, wire.RateLimited)
+		}
 		op.Security = []map[string][]string{{}, {"key": {}}}
 	}
 	for _, code := range append(codes, wire.MethodNotAllowed, wire.Forbidden, wire.Internal) {

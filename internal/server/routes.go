@@ -32,6 +32,13 @@ type route struct {
 	peers bool
 	// page says that it is a file for browsers, which the description of the API leaves out.
 	page bool
+	// programs says that programs ask for it as often as they work, such as for the result of a job: it costs the same however much there is.
+	programs bool
+}
+
+// forPeople reports whether the route is a read that people ask for, which is limited so that it does not slow dispatch down.
+func (r *route) forPeople() bool {
+	return r.method == http.MethodGet && !r.rule.public && !r.stream && !r.upgrade && !r.programs
 }
 
 type param struct {

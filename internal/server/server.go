@@ -166,7 +166,7 @@ func New(o Options) *Server {
 	revoked, peers := o.Access.Revocations, &peerLists{bus: o.Bus, client: o.Access.Peers, log: o.Log}
 	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions}
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
-	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address}
+	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address, reads: newReadLimit()}
 	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, bus: o.Bus}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, &o)}
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers, read: o.Read}
@@ -182,13 +182,13 @@ func New(o Options) *Server {
 	}
 	s.operator.bulk = newBulkHandlers(p, s.jobs, s.nodes)
 	s.events = &eventHandlers{
-		responder: p, log: o.Events, streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping, limit: newStreamLimit(maxEventStreams, "streams of events")},
+		responder: p, log: newEventCopy(o.Events), streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping, limit: newStreamLimit(maxEventStreams, "streams of events")},
 		live: &liveStreams{
 			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, access: s.access, instance: o.Bus.Instance, stopping: &s.stopping,
 			limit: newStreamLimit(maxLiveStreams, "open dashboards"),
 		},
 	}
-	s.audits = &auditHandlers{responder: p, log: o.Access.AuditLog}
+	s.audits = &auditHandlers{responder: p, log: newAuditCopy(o.Access.AuditLog)}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, jobs: o.Jobs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
 		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, enforcer: enforcer, sessions: newSessionServer(&o, enforcer),

@@ -5,6 +5,10 @@ import (
 	"net/http"
 	"reflect"
 	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -21,6 +25,7 @@ type sessionHandlers struct {
 	list     *revocation.Follower
 	peers    *peerLists
 	read     *convert.Reader
+	ends     sync.Map // *rate.Limiter of the sessions that each key ends, by its name
 }
 
 func (h *sessionHandlers) routes() []route {
@@ -40,7 +45,7 @@ func (h *sessionHandlers) routes() []route {
 		},
 		{
 			method: "DELETE", path: "/v1/sessions/{id}", rule: jobSenders, action: "session.end", tag: "sessions", summary: "End a session",
-			description: "Every token that was minted for the session until now is revoked. The session, on whatever instance it is, ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A token that is minted afterwards can start another session of the same name.",
+			description: "Every token that was minted for the session until now is revoked. The session, on whatever instance it is, ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A key may end 20 sessions a second, and 200 at once. A token that is minted afterwards can start another session of the same name.",
 			handler:     handle(h.responder, h.end), out: reflect.TypeFor[wire.SessionTerminated](),
 			params: []param{
 				idParam("The session's name."),
@@ -114,6 +119,22 @@ func sortSessions(list []wire.SessionInfo) []wire.SessionInfo {
 // tenant can make every instance hold in memory; operators are not limited.
 const maxEndedSessions = 10_000
 
+// How many sessions a key may end, a second and at once. Every instance looks through its sessions for each, and remembers it for as long as
+// tokens live.
+const (
+	endsPerSecond = 20
+	endsAtOnce    = 200
+)
+
+// allowEnd reports whether a key may end another session now.
+func (h *sessionHandlers) allowEnd(key string) bool {
+	limiter, known := h.ends.Load(key)
+	if !known {
+		limiter, _ = h.ends.LoadOrStore(key, rate.NewLimiter(endsPerSecond, endsAtOnce))
+	}
+	return limiter.(*rate.Limiter).Allow()
+}
+
 // end ends a session.
 func (h *sessionHandlers) end(r *http.Request) (any, error) {
 	id, q := r.PathValue("id"), r.URL.Query()
@@ -133,6 +154,10 @@ func (h *sessionHandlers) end(r *http.Request) (any, error) {
 		return nil, e
 	}
 	callOf(r.Context()).concerns("session", id, tenant)
+	if !h.allowEnd(principalOf(r.Context()).Key) {
+		callOf(r.Context()).reason = limitEnds
+		return nil, wire.Errorf(wire.RateLimited, "this key ends more than %d sessions a second: end them more slowly", endsPerSecond).RetryIn(time.Second)
+	}
 	entry := store.Revocation{
 		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: tenant, Name: id}, Ended: true, By: principalOf(r.Context()).Key,
 	}

@@ -51,7 +51,7 @@ func (h *statusHandlers) routes() []route {
 			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
 		},
 		{
-			method: "GET", path: "/metrics", rule: metricsReaders, tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
+			method: "GET", path: "/metrics", rule: metricsReaders, programs: true, tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
 			description: "In the text format; also in OpenMetrics, with exemplars, and in protobuf, with native histograms, for a scraper that accepts these.",
 			handler:     promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP,
 		},

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/rueidis"
 	"github.com/sony/gobreaker/v2"
+	"golang.org/x/time/rate"
 
 	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
@@ -24,6 +26,8 @@ const (
 
 	breakerFailures = 5                      // consecutive failures that open the breaker
 	breakerTimeout  = 100 * time.Millisecond // how long it stays open before one call may try again
+
+	logBurst = 20 // lines about stored values at once; then one a second: a loop may meet one again and again
 )
 
 var (
@@ -37,6 +41,7 @@ var (
 type client struct {
 	redis        rueidis.Client
 	reads        *blockingReads
+	people       *client // for reads that people ask for; nil: this is it
 	cluster      bool
 	clocks       *clocks
 	timeout      time.Duration
@@ -50,6 +55,8 @@ type client struct {
 	health       health
 	abandoned    abandonedPermits
 	detached     *parallel.Group // goroutines that wait for replies in place of callers
+	log          *slog.Logger    // of what is stored and cannot be used
+	logLimit     *rate.Limiter
 }
 
 // newClient makes a client whose callers wait no longer than timeout. onHealth is called when Redis becomes unavailable and when it
@@ -63,6 +70,7 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: deadline.New(ctx, timeout, nil),
 		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: parallel.NewGroup(),
 		onError: onError, onCall: func(time.Duration) {}, abandoned: abandonedPermits{maxAge: 4 * connTimeoutsFor(timeout).silent},
+		log: slog.New(slog.DiscardHandler), logLimit: rate.NewLimiter(rate.Every(time.Second), logBurst),
 	}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      breakerTimeout,
@@ -76,8 +84,26 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 	return c
 }
 
+// addPeople gives the reads that people ask for connections, permits and a breaker of their own. It says nothing of the health of the store.
+func (c *client) addPeople(ctx context.Context, redis rueidis.Client) {
+	p := newClient(ctx, redis, c.cluster, c.timeout, func(bool) {}, c.onError)
+	p.clocks, p.onCall, p.log, p.logLimit = c.clocks, c.onCall, c.log, c.logLimit
+	c.people = p
+}
+
+// of returns the client for a context. The way of a job does not pass here: it has no plain commands and no scripts that only read.
+func (c *client) of(ctx context.Context) *client {
+	if c.people != nil && store.IsForPeople(ctx) {
+		return c.people
+	}
+	return c
+}
+
 // close ends every command in flight.
 func (c *client) close() {
+	if c.people != nil {
+		c.people.close()
+	}
 	c.redis.Close()
 	c.abandoned.stop()
 	c.detached.Close()
@@ -145,9 +171,10 @@ func (c *client) release(n int) {
 
 // do sends a command and returns its reply, and counts its error.
 func (c *client) do(call call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
-	began := time.Now()
+	began, key := time.Now(), keyOf(cmd)
 	m, err := c.send(call, cmd)
 	c.countCall(began, err)
+	c.logRefused(key, err)
 	return m, err
 }
 
@@ -176,7 +203,7 @@ func (c *client) send(call call, cmd rueidis.Completed) (rueidis.RedisMessage, e
 
 // command sends a command of a new call and returns its reply.
 func (c *client) command(ctx context.Context, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
-	return c.do(c.beginCall(ctx), cmd)
+	return c.of(ctx).do(c.beginCall(ctx), cmd)
 }
 
 // doThroughBreaker is send while it is not known whether Redis answers.
@@ -191,6 +218,7 @@ func (c *client) doThroughBreaker(call call, cmd rueidis.Completed) (rueidis.Red
 
 // doMulti sends commands as one pipeline and returns their replies in order.
 func (c *client) doMulti(call call, cmds []rueidis.Completed) ([]rueidis.RedisResult, error) {
+	c = c.of(call.ctx)
 	began := time.Now()
 	results, err := sendThroughBreaker(c, call, len(cmds), func(ctx context.Context) []rueidis.RedisResult { return c.redis.DoMulti(ctx, cmds...) }, firstDown)
 	c.countCall(began, err)
@@ -294,6 +322,17 @@ func isInconclusive(err error) bool {
 
 // isDown reports whether an error says that Redis is unavailable. Every other error is an answer.
 func isDown(err error) bool { return errors.Is(err, store.ErrDown) }
+
+// write runs a command that writes a key. A key of another type is removed first: it has nothing any more of what was stored.
+func (s *Store) write(ctx context.Context, key string, command func() rueidis.Completed) error {
+	_, err := s.client.command(ctx, command())
+	if isWrongType(err) {
+		if _, err = s.client.command(ctx, s.client.redis.B().Del().Key(key).Build()); err == nil {
+			_, err = s.client.command(ctx, command())
+		}
+	}
+	return err
+}
 
 // setValue writes a value with a TTL.
 func (s *Store) setValue(ctx context.Context, key string, body []byte, ttl time.Duration) error {

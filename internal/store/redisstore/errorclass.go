@@ -34,6 +34,8 @@ func classOf(err error) store.ErrorClass {
 		return store.ErrorBreaker
 	case errors.Is(err, errLate):
 		return store.ErrorTooLate
+	case errors.Is(err, errMalformed):
+		return store.ErrorReply
 	case errors.Is(err, errTimeout):
 		return store.ErrorTimeout
 	case isConnectionError(err):

@@ -132,7 +132,7 @@ func recordReply(r rueidis.RedisResult) RecordedReply {
 
 // RewriteScript replaces one passage of a script by another.
 func RewriteScript(name, passage, other string) (Rewrite, error) {
-	original := loadScript(name)
+	original := loadScript(name, "")
 	passage, other = expandConstants(passage), expandConstants(other)
 	if n := strings.Count(original.text, passage); n != 1 || passage == other {
 		return nil, fmt.Errorf("%s.lua has %d passages %q to replace, want 1", name, n, passage)

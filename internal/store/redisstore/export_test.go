@@ -89,13 +89,13 @@ func (s *Store) StopQueueClock(at int64) { s.setQueueClock(strconv.FormatInt(at,
 
 // setQueueClock makes the scripts of queues take the value of an expression for the time of the server.
 func (s *Store) setQueueClock(expression string) {
-	s.queueScripts = loadQueueScripts(func(name string) script {
+	s.queueScripts = loadQueueScripts(func(name, reply string) script {
 		text := scriptSource("lib") + "\n" + scriptSource("lib_wait") + "\n" + scriptSource(name)
 		text = replaceOnce(text, "local t = redis.call('TIME')\n  return t[1] * 1000 + math.floor(t[2] / 1000)", "return "+expression)
 		text = replaceOnce(text, "return not_after > 0 and now > not_after", "return false")
 		text = expandConstants(text)
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // Redis identifies scripts by it
-		return script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+		return script{name: name, text: text, sha: hex.EncodeToString(sum[:]), reply: shapeOf(reply)}
 	})
 }
 

@@ -42,8 +42,12 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMe
 		backoff.Sleep(ctx, min(p.Wait, inboxRetry))
 		return nil, ctx.Err()
 	}
+	if isWrongType(err) {
+		s.inboxRenewed.Delete(p.Inbox) // the next announcement creates it again
+	}
 	if err = convertError(err); err != nil {
 		s.client.countError(err)
+		s.client.logRefused(inbox, err)
 		return nil, fmt.Errorf("inbox: %w", err)
 	}
 	now := s.client.clocks.serverTime(s.client.slotOf(inbox))

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/redis/rueidis"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -15,7 +17,9 @@ import (
 func (s *Store) Announce(ctx context.Context, p store.AnnounceParams) error {
 	// The list, which may be on another server, is written first: an inbox of an instance that is not on it would never be removed.
 	now := float64(s.client.clocks.serverTime(s.client.slotOf(s.keys.schedulers())))
-	_, err := s.client.command(ctx, s.client.redis.B().Zadd().Key(s.keys.schedulers()).ScoreMember().ScoreMember(now, string(p.ID)).Build())
+	err := s.write(ctx, s.keys.schedulers(), func() rueidis.Completed {
+		return s.client.redis.B().Zadd().Key(s.keys.schedulers()).ScoreMember().ScoreMember(now, string(p.ID)).Build()
+	})
 	if err != nil {
 		return err
 	}
@@ -132,12 +136,11 @@ func (s *Store) Instances(ctx context.Context) ([]store.Instance, error) {
 		id := core.InstanceID(name)
 		list[i].ID, calls[i].keys = id, []string{s.keys.presence(id), s.keys.inbox(id), s.keys.deadLetters(id)}
 	}
-	err = s.client.readEach(ctx, &scriptInstance, calls, func(i int, _ int64, r reply) error {
+	err = s.client.readEach(ctx, &scriptInstance, calls, func(i int, _ int64, r reply) {
 		list[i].HasInbox, list[i].Inbox, list[i].Pending, list[i].DeadLetters = r.int(0) == 1, int(r.int(1)), int(r.int(2)), int(r.int(3))
 		if list[i].Present = !r.isNil(4); list[i].Present {
 			list[i].Body = []byte(r.text(4))
 		}
-		return nil
 	})
 	return list, err
 }

@@ -72,6 +72,7 @@ func (s *Store) storedRecord(id core.JobID, r reply) (*core.Job, string, error) 
 // decodeWithHead decodes a record and returns it with its head.
 func (s *Store) decodeWithHead(id core.JobID, text string) (*core.Job, string, error) {
 	job, err := decodeRecord(id, text)
+	s.client.logRefused(s.keys.job(id), err)
 	return job, headText(text), err
 }
 
@@ -203,7 +204,7 @@ func (s *Store) Clock(id core.JobID) time.Time {
 	return s.client.clocks.serverClock(s.client.slotOf(s.keys.job(id)))
 }
 
-// getRecords reads many records, without those that do not exist.
+// getRecords reads many records, without those that do not exist or cannot be read.
 func (s *Store) getRecords(ctx context.Context, ids []core.JobID) ([]*core.Job, error) {
 	var jobs []*core.Job
 	for from := 0; from < len(ids); from += batchSize {
@@ -221,14 +222,16 @@ func (s *Store) getRecords(ctx context.Context, ids []core.JobID) ([]*core.Job, 
 			if rueidis.IsRedisNil(err) {
 				continue
 			}
-			if err = convertError(err); err != nil {
+			if err = convertError(err); err != nil && classOf(err) != store.ErrorReply {
 				return nil, fmt.Errorf("get: %w", err)
 			}
-			job, _, err := s.decodeWithHead(id, text)
+			s.client.logRefused(s.keys.job(id), err)
 			if err != nil {
-				return nil, err
+				continue
 			}
-			jobs = append(jobs, job)
+			if job, _, err := s.decodeWithHead(id, text); err == nil {
+				jobs = append(jobs, job)
+			}
 		}
 	}
 	return jobs, nil
@@ -274,11 +277,10 @@ func (s *Store) unfinished(ctx context.Context, node core.NodeID) ([]core.JobID,
 		calls[i] = scriptCall{keys: []string{s.keys.leases(nodes[i].Node)}}
 	}
 	var ids []core.JobID
-	err := s.client.readEach(ctx, &scriptLeases, calls, func(i int, now int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptLeases, calls, func(i int, now int64, r reply) {
 		for _, l := range s.decodeLeases(nodes[i].Node, r.texts(0), now) {
 			ids = append(ids, l.Job)
 		}
-		return nil
 	})
 	slices.Sort(ids)
 	return slices.Compact(ids), err

@@ -163,9 +163,8 @@ func (s *Store) LastSeen(ctx context.Context) ([]store.LastSeen, error) {
 	for k := range calls {
 		calls[k] = scriptCall{keys: []string{s.keys.lastSeen(k)}}
 	}
-	err := s.client.readEach(ctx, &scriptLastSeen, calls, func(_ int, now int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptLastSeen, calls, func(_ int, now int64, r reply) {
 		all = append(all, decodeLastSeen(r.texts(0), now)...)
-		return nil
 	})
 	return all, err
 }
@@ -194,13 +193,12 @@ func (s *Store) Overdue(ctx context.Context, after time.Duration) (store.Overdue
 		calls = append(calls, call)
 	}
 	var all store.Overdue
-	err := s.client.readEach(ctx, &scriptOverdue, calls, func(_ int, now int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptOverdue, calls, func(_ int, now int64, r reply) {
 		all.Registered += int(r.int(0))
 		if !r.isNil(1) {
 			all.Oldest = max(all.Oldest, time.Duration(now-r.int(1))*time.Millisecond)
 		}
 		all.Nodes = append(all.Nodes, decodeLastSeen(r.texts(2), now)...)
-		return nil
 	})
 	return all, err
 }
@@ -232,7 +230,7 @@ func (s *Store) Digests(ctx context.Context) ([]store.NodeDigest, error) {
 		return nil, err
 	}
 	var all []store.NodeDigest
-	err := s.client.readEach(ctx, &scriptDigests, calls, func(_ int, now int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptDigests, calls, func(_ int, now int64, r reply) {
 		seen, flat := decodeLastSeen(r.texts(0), now), r.texts(1)
 		digests := make(map[core.NodeID]string, len(flat)/2)
 		for i := 0; i+1 < len(flat); i += 2 {
@@ -241,7 +239,6 @@ func (s *Store) Digests(ctx context.Context) ([]store.NodeDigest, error) {
 		for _, node := range seen {
 			all = append(all, decodeDigest(node, digests[node.Node]))
 		}
-		return nil
 	})
 	return all, err
 }

@@ -80,11 +80,10 @@ func (s *Store) Leases(ctx context.Context, refs ...core.LeaseRef) ([]core.Lease
 	for i := range refs {
 		calls[i] = scriptCall{keys: []string{s.keys.leases(refs[i].Node)}, args: []string{member(refs[i])}}
 	}
-	err := s.client.readEach(ctx, &scriptLease, calls, func(i int, now int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptLease, calls, func(i int, now int64, r reply) {
 		if !r.isNil(0) {
 			leases[i] = s.decodeLease(refs[i].Node, calls[i].args[0], r.text(0), now)
 		}
-		return nil
 	})
 	return leases, err
 }
@@ -95,12 +94,11 @@ func (s *Store) Probe(ctx context.Context, nodes []core.NodeID, into []store.Occ
 	for i, id := range nodes {
 		calls[i] = scriptCall{keys: []string{s.keys.meta(id), s.keys.leases(id)}, args: []string{s.presenceMS}}
 	}
-	return s.client.readEach(ctx, &scriptProbe, calls, func(i int, _ int64, r reply) error {
-		into[i] = store.Occupancy{}
+	clear(into[:len(nodes)])
+	return s.client.readEach(ctx, &scriptProbe, calls, func(i int, _ int64, r reply) {
 		if !r.isNil(0) {
 			into[i] = occupancy(r.list(0))
 		}
-		return nil
 	})
 }
 
@@ -111,9 +109,8 @@ func (s *Store) Orphans(ctx context.Context, nodes ...core.NodeID) ([]core.Lease
 		calls[i] = scriptCall{keys: []string{s.keys.leases(node)}}
 	}
 	var all []core.Lease
-	err := s.client.readEach(ctx, &scriptLeases, calls, func(i int, now int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptLeases, calls, func(i int, now int64, r reply) {
 		all = append(all, s.decodeLeases(nodes[i], r.texts(0), now)...)
-		return nil
 	})
 	return all, err
 }
@@ -138,6 +135,9 @@ func parseMember(node core.NodeID, name string) core.LeaseRef {
 // decodeLease decodes a member and its score.
 func (s *Store) decodeLease(node core.NodeID, name, score string, now int64) core.Lease {
 	value, _ := strconv.ParseFloat(score, 64) // an integer below 2^53, which Redis may write with an exponent
+	if !(value >= 0 && value < maxScore) {
+		value = 0 // no script has written it: it is that of a lease that has expired
+	}
 	whole := int64(value)
 	rest := whole / scoreCodes
 	reserved := rest/scoreAges - rest%scoreAges

@@ -44,7 +44,7 @@ func (s *Store) ReadAudit(ctx context.Context, p store.ReadLogParams) (store.Log
 	return readLog(ctx, s.client, s.keys.audit(), p, func(e *store.AuditEntry, id string) { e.ID = id })
 }
 
-// appendLog appends entries to a log, which is a capped stream.
+// appendLog appends entries to a log, which is a capped stream. A key of another type is removed first, as by write.
 func appendLog[T any](ctx context.Context, c *client, key string, entries []T) error {
 	cmds := make([]rueidis.Completed, len(entries))
 	for i := range entries {
@@ -60,8 +60,15 @@ func appendLog[T any](ctx context.Context, c *client, key string, entries []T) e
 		return err
 	}
 	for i := range results {
-		if err := results[i].Error(); err != nil {
-			return convertError(err)
+		err := convertError(results[i].Error())
+		if isWrongType(err) && i == 0 {
+			if _, err := c.command(ctx, c.redis.B().Del().Key(key).Build()); err != nil {
+				return err
+			}
+			return appendLog(ctx, c, key, entries)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil

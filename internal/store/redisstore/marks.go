@@ -43,7 +43,7 @@ func (s *Store) Marked(ctx context.Context, nodes ...core.NodeID) ([]store.Mark,
 		calls[i] = scriptCall{keys: []string{s.keys.unavailable(node)}}
 	}
 	var marks []store.Mark
-	err := s.client.readEach(ctx, &scriptMarked, calls, func(i int, now int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptMarked, calls, func(i int, now int64, r reply) {
 		flat := r.texts(0)
 		for j := 0; j+1 < len(flat); j += 2 {
 			values := append(strings.Split(flat[j+1], ":"), "", "")
@@ -54,7 +54,6 @@ func (s *Store) Marked(ctx context.Context, nodes ...core.NodeID) ([]store.Mark,
 				marks = append(marks, m)
 			}
 		}
-		return nil
 	})
 	return marks, err
 }

@@ -59,27 +59,28 @@ func fieldsOf(r reply) nodeFields {
 }
 
 // apply sets the fields in a node.
-func (f nodeFields) apply(n *core.Node) {
-	number := func(text string) int64 {
-		v, _ := strconv.ParseInt(text, 10, 64)
-		return v
-	}
-	n.Epoch, n.Revision, n.Version = core.Epoch(number(f.epoch)), core.Revision(number(f.rev)), core.Version(number(f.ver))
+func (f nodeFields) apply(n *core.Node) error {
+	epoch, err := strconv.ParseInt(f.epoch, 10, 64)
+	rev, errRev := strconv.ParseInt(f.rev, 10, 64)
+	ver, errVer := strconv.ParseInt(f.ver, 10, 64)
+	n.Epoch, n.Revision, n.Version = core.Epoch(epoch), core.Revision(rev), core.Version(ver)
 	n.Drained, n.Disconnected, n.Admission = f.drained == "1", f.disconnected == "1", decodeAdmission(f.admission)
+	if err != nil || errRev != nil || errVer != nil {
+		return errMalformed
+	}
+	return nil
 }
 
 func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
 	var b nodeBody
 	text, err := unpackBody(body)
-	if err == nil {
-		err = json.Unmarshal(text, &b)
-	}
 	if err != nil {
-		return nil, fmt.Errorf("node %s cannot be read: %w", id, err)
+		return nil, fmt.Errorf("node %s: %w: %w", id, errMalformed, err)
 	}
-	health, err := core.ParseHealth(b.Health)
-	if err != nil {
-		return nil, fmt.Errorf("node %s cannot be read: %w", id, err)
+	err = json.Unmarshal(text, &b)
+	health, errHealth := core.ParseHealth(b.Health)
+	if err != nil || errHealth != nil {
+		return nil, fmt.Errorf("node %s: %w", id, errMalformed)
 	}
 	n := &core.Node{
 		ID: id, Health: health, MaxJobs: b.MaxJobs, Region: b.Region, Zone: b.Zone, Tenant: b.Tenant, Pool: b.Pool, Key: b.Key, Callback: b.Callback, Owner: b.Owner, SecretHash: b.Secret,
@@ -88,7 +89,9 @@ func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
 			Models: b.Models, Services: b.Services, Features: b.Features,
 		},
 	}
-	f.apply(n)
+	if err := f.apply(n); err != nil {
+		return nil, fmt.Errorf("node %s: %w", id, err)
+	}
 	return n, nil
 }
 

@@ -36,7 +36,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 		return store.Registration{}, store.ErrNameTaken
 	}
 	n := p.Node
-	fieldsOf(r.list(1)).apply(&n)
+	_ = fieldsOf(r.list(1)).apply(&n) // the script has written them
 	answer := store.Registration{
 		Known: r.int(0) == 1, Young: young,
 		NodeStatus: store.NodeStatus{Node: &n, Load: p.Load, At: time.UnixMilli(now), Occupancy: occupancy(r.list(2))},
@@ -86,7 +86,8 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 		return result, nil
 	}
 	if result.Node, err = s.nodeAfterHeartbeat(&p, next, r.list(1)); err != nil {
-		return store.HeartbeatResult{}, err
+		s.client.logRefused(s.keys.meta(p.Node), err)
+		return store.HeartbeatResult{Verdict: store.UnknownNode}, nil //nolint:nilerr // its next registration writes the whole node
 	}
 	result.Load, result.Occupancy, result.At = p.Load, occupancy(r.list(2)), time.UnixMilli(now)
 	result.Age = time.Duration(r.list(1).int(fieldCount+1)) * time.Millisecond
@@ -190,6 +191,7 @@ func (s *Store) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, err
 		return store.NodeStatus{}, err
 	}
 	status, err := decodeStatus(id, now, r)
+	s.client.logRefused(s.keys.meta(id), err)
 	switch {
 	case err != nil:
 		return store.NodeStatus{}, err
@@ -200,7 +202,7 @@ func (s *Store) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, err
 }
 
 // Nodes implements store.NodeReader. A node that is listed and does not exist was removed meanwhile, or its removal
-// is incomplete.
+// is incomplete. One that cannot be read is left out: the others can be used.
 func (s *Store) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	if len(ids) == 0 {
 		listed, err := s.LastSeen(ctx)
@@ -216,12 +218,12 @@ func (s *Store) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStat
 		calls[i] = scriptCall{keys: []string{s.keys.meta(id), s.keys.leases(id)}, args: []string{s.presenceMS}}
 	}
 	var all []store.NodeStatus
-	err := s.client.readEach(ctx, &scriptNode, calls, func(i int, now int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptNode, calls, func(i int, now int64, r reply) {
 		status, err := decodeStatus(ids[i], now, r)
+		s.client.logRefused(s.keys.meta(ids[i]), err)
 		if err == nil && status != nil {
 			all = append(all, *status)
 		}
-		return err
 	})
 	return all, err
 }

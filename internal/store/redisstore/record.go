@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -144,25 +145,24 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	b = append(append(b, `","s":"`...), j.Direction.Src...)
 	b = append(append(b, `","t":"`...), j.Direction.Tgt...)
 	b = appendText(append(b, `","a":`...), j.AudioRef)
-	if o := &j.Options; o.RequireTTS || o.Strict || o.PreferredNode != "" || o.Region != "" || o.PreferredRegion != "" ||
-		len(o.RequiredServices)+len(o.RequiredModels)+len(o.Features) > 0 {
-		options, err := json.Marshal(o)
+	if o := reflect.ValueOf(&j.Options).Elem(); !o.IsZero() { // without a list of its fields, which would have to be kept complete
+		options, err := json.Marshal(&j.Options)
 		if err != nil {
 			return nil, err
 		}
 		b = append(append(b, `,"o":`...), options...)
 	}
-	if u := &j.Utterance; u.Turn > 0 {
+	if u := &j.Utterance; *u != (core.Utterance{}) {
 		b = strconv.AppendInt(append(b, `,"u":{"n":`...), u.Turn, 10)
 		b = appendText(append(b, `,"i":`...), u.ID)
 		b = strconv.AppendInt(append(b, `,"m":`...), u.AudioMS, 10)
-		if u.Continues > 0 {
+		if u.Continues != 0 {
 			b = strconv.AppendInt(append(b, `,"c":`...), u.Continues, 10)
 		}
-		if u.WaitMS > 0 {
+		if u.WaitMS != 0 {
 			b = strconv.AppendInt(append(b, `,"w":`...), u.WaitMS, 10)
 		}
-		if u.SegmentationMS > 0 {
+		if u.SegmentationMS != 0 {
 			b = strconv.AppendInt(append(b, `,"s":`...), u.SegmentationMS, 10)
 		}
 		b = append(b, '}')
@@ -216,11 +216,11 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	head, rest, _ := strings.Cut(text, "\n")
 	job, err := decodeHead(head)
 	if err != nil {
-		return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
+		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
 	var b recordBody
-	if err := json.Unmarshal([]byte(rest), &b); err != nil {
-		return nil, fmt.Errorf("the record of job %s cannot be read: %w", id, err)
+	if json.Unmarshal([]byte(rest), &b) != nil {
+		return nil, fmt.Errorf("job %s: %w", id, errMalformed)
 	}
 	job.ID, job.Fingerprint, job.Detail, job.Result = id, b.Fingerprint, b.Detail, b.Result
 	job.Spec = core.Spec{
@@ -264,20 +264,19 @@ func decodeHead(head string) (*core.Job, error) {
 	parts := strings.Split(head, ";")
 	p := headParser{rest: strings.Split(parts[0], ",")}
 	if len(p.rest) != headFields || len(parts) < 2 {
-		return nil, fmt.Errorf("its head is %q", head)
+		return nil, errMalformed
 	}
 	base := timeBase{time.UnixMilli(p.number()), time.UnixMilli(p.number())}
 	j := &core.Job{Created: base.created, Updated: base.updated, Version: int(p.number())}
 	var err error
-	if j.State, err = core.ParseState(p.text()); err != nil {
-		return nil, err
-	}
+	j.State, err = core.ParseState(p.text())
+	p.err = cmp.Or(p.err, err)
 	j.Deadline = base.at(offset(p.number()))
 	j.Owner, j.Retry, j.Reason = core.Token(p.text()), p.time(base), core.Reason(p.text())
 	for _, part := range parts[1:] {
 		p.rest = strings.Split(part, ",")
 		if len(p.rest) != attemptFields {
-			return nil, fmt.Errorf("an attempt in it is %q", part)
+			return nil, errMalformed
 		}
 		a := core.Attempt{Holder: core.Holder{Attempt: int(p.number()), Node: core.NodeID(p.text()), Epoch: core.Epoch(p.number())}}
 		a.Token, a.Started, a.Ended, a.Reason = core.Token(p.text()), p.time(base), p.time(base), core.Reason(p.text())
@@ -285,7 +284,10 @@ func decodeHead(head string) (*core.Job, error) {
 	}
 	last := &j.History[len(j.History)-1]
 	j.Holder, j.Token = last.Holder, last.Token
-	return j, p.err
+	if p.err != nil {
+		return nil, errMalformed
+	}
+	return j, nil
 }
 
 // resolveTimes replaces the times relative to unresolvedNow by those of the server.

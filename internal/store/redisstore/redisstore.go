@@ -120,11 +120,17 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		redis.Close()
 		return nil, err
 	}
+	people, err := connect(&o, newBlockingReads()) // people wait for nothing
+	if err != nil {
+		redis.Close()
+		return nil, connectError(o.Address, err)
+	}
 	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied, queueScripts: scriptsOfQueues}
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth, o.OnError)
-	s.client.onCall, s.client.reads = o.OnCall, reads
+	s.client.onCall, s.client.reads, s.client.log = o.OnCall, reads, o.Log
+	s.client.addPeople(s.ctx, people)
 	s.recent.keep = o.Timing.Retention
 	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
 	s.lastSeen = newLastSeenReporter(s)
@@ -188,11 +194,11 @@ func (i *incarnation) isYoung() bool {
 // confirmIncarnation is checkIncarnation for callers that need not know how old the incarnation is: one command while it is the known one.
 func (s *Store) confirmIncarnation(ctx context.Context) error {
 	m, err := s.client.command(ctx, s.client.redis.B().Hget().Key(s.keys.incarnation()).Field("id").Build())
-	if err != nil {
+	if isDown(err) || isInconclusive(err) {
 		return err
 	}
 	known := s.incarnation.id.Load()
-	if id, _ := m.ToString(); known != nil && id == *known {
+	if id, _ := m.ToString(); err == nil && known != nil && id == *known {
 		return nil
 	}
 	_, err = s.checkIncarnation(ctx)

@@ -24,7 +24,11 @@ func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) 
 	if err != nil {
 		return store.Revocation{}, err
 	}
-	added.At, added.Until = microTime(r.list(0).text(0)), milliTime(r.list(0).text(1))
+	times := r.texts(0)
+	if len(times) != 2 {
+		return store.Revocation{}, s.client.malformed(s.revocationKeys()[0])
+	}
+	added.At, added.Until = microTime(times[0]), milliTime(times[1])
 	s.publishChange(ctx, "", changeRevoked)
 	return added, nil
 }
@@ -85,6 +89,11 @@ func (s *Store) RevocationVersion(ctx context.Context) (string, error) {
 // ReadRevocations implements store.Revocations.
 func (s *Store) ReadRevocations(ctx context.Context, after time.Time) (store.RevocationPage, error) {
 	now, r, err := s.client.readScript(ctx, &scriptRevocations, s.revocationKeys(), microText(after))
+	if isWrongType(err) { // a write removes what is of another type
+		if _, err = s.mergeRevocations(ctx, time.Time{}, nil); err == nil {
+			now, r, err = s.client.readScript(ctx, &scriptRevocations, s.revocationKeys(), microText(after))
+		}
+	}
 	if err != nil {
 		return store.RevocationPage{}, err
 	}
@@ -95,7 +104,8 @@ func (s *Store) ReadRevocations(ctx context.Context, after time.Time) (store.Rev
 	for _, text := range r.texts(2) {
 		entry, err := decodeRevocation(text)
 		if err != nil {
-			return store.RevocationPage{}, err
+			_ = s.client.malformed(s.revocationKeys()[0]) // logs it; the other entries are in force
+			continue
 		}
 		if !entry.Expired(page.Now) {
 			page.Entries = append(page.Entries, entry)

@@ -24,60 +24,63 @@ import (
 var scriptFiles embed.FS
 
 // script is a Lua script that Redis executes atomically.
-type script struct{ name, text, sha string }
+type script struct {
+	name, text, sha string
+	reply           *shape
+}
 
 var (
-	scriptReserve         = loadScript("reserve")
-	scriptReserveProbe    = loadScript("reserve_probe")
-	scriptCommit          = loadScript("commit")
-	scriptPark            = loadScript("park")
-	scriptRevoke          = loadScript("revoke")
-	scriptLease           = loadScript("lease")
-	scriptLeases          = loadScript("leases")
-	scriptProbe           = loadScript("probe")
-	scriptNode            = loadScript("node")
-	scriptRegister        = loadScript("register")
-	scriptHeartbeat       = loadScript("heartbeat")
-	scriptDrain           = loadScript("drain")
-	scriptConnect         = loadScript("connect")
-	scriptAdmit           = loadScript("admit")
-	scriptRemove          = loadScript("remove")
-	scriptMark            = loadScript("mark")
-	scriptMarked          = loadScript("marked")
-	scriptRecordLastSeen  = loadScript("record_last_seen")
-	scriptUnlist          = loadScript("unlist")
-	scriptLastSeen        = loadScript("last_seen")
-	scriptOverdue         = loadScript("overdue")
-	scriptDigests         = loadScript("digests")
-	scriptCreate          = loadScript("create")
-	scriptReplace         = loadScript("replace")
-	scriptAppend          = loadScript("append")
-	scriptSave            = loadScript("save")
-	scriptRevocations     = loadScript("revocations")
-	scriptMergeRevocation = loadScript("merge_revocations")
-	scriptAnnounce        = loadScript("announce")
-	scriptInstance        = loadScript("instance")
-	scriptMaybeAbsent     = loadScript("maybe_absent")
-	scriptPost            = loadScript("post")
-	scriptPending         = loadScript("pending")
-	scriptAcknowledge     = loadScript("acknowledge")
-	scriptDeadLetter      = loadScript("deadletter")
-	scriptFetchAbandoned  = loadScript("fetch_abandoned")
-	scriptRemoveInbox     = loadScript("remove_inbox")
-	scriptClaimDeadLetter = loadScript("claim_dead_letter")
-	scriptReplay          = loadScript("replay")
-	scriptDiscard         = loadScript("discard")
-	scriptAllow           = loadScript("allow")
-	scriptLock            = loadScript("lock")
-	scriptUnlock          = loadScript("unlock")
-	scriptIncarnation     = loadScript("incarnation")
-	scriptSaveSnapshot    = loadScript("save_snapshot")
-	scriptSaveHistory     = loadScript("save_history")
-	scriptPublishSetting  = loadScript("publish_setting")
-	scriptAdmitMember     = loadScript("admit_member")
-	scriptRemoveMember    = loadScript("remove_member")
-	scriptRenewMembers    = loadScript("renew_members")
-	scriptTenantUse       = loadScript("tenant_use")
+	scriptReserve         = loadScript("reserve", "ii")
+	scriptReserveProbe    = loadScript("reserve_probe", "ii")
+	scriptCommit          = loadScript("commit", "ii")
+	scriptPark            = loadScript("park", "i")
+	scriptRevoke          = loadScript("revoke", "i")
+	scriptLease           = loadScript("lease", "?t")
+	scriptLeases          = loadScript("leases", "T")
+	scriptProbe           = loadScript("probe", "?(iiiiiii)")
+	scriptNode            = loadScript("node", "?(tttttttti)|(iiiiiii)")
+	scriptRegister        = loadScript("register", "i|(tttttt)(iiiiiii)TTTT")
+	scriptHeartbeat       = loadScript("heartbeat", "i|(tttttt?tii)(iiiiiii)TTTT")
+	scriptDrain           = loadScript("drain", "i")
+	scriptConnect         = loadScript("connect", "i")
+	scriptAdmit           = loadScript("admit", "i|(ttttttt)")
+	scriptRemove          = loadScript("remove", "i")
+	scriptMark            = loadScript("mark", "i")
+	scriptMarked          = loadScript("marked", "T")
+	scriptRecordLastSeen  = loadScript("record_last_seen", "i")
+	scriptUnlist          = loadScript("unlist", "i")
+	scriptLastSeen        = loadScript("last_seen", "T")
+	scriptOverdue         = loadScript("overdue", "i?iT")
+	scriptDigests         = loadScript("digests", "TT")
+	scriptCreate          = loadScript("create", "i?t")
+	scriptReplace         = loadScript("replace", "i?t")
+	scriptAppend          = loadScript("append", "iit")
+	scriptSave            = loadScript("save", "i")
+	scriptRevocations     = loadScript("revocations", "?tiT")
+	scriptMergeRevocation = loadScript("merge_revocations", "T")
+	scriptAnnounce        = loadScript("announce", "i")
+	scriptInstance        = loadScript("instance", "iiii?t")
+	scriptMaybeAbsent     = loadScript("maybe_absent", "T")
+	scriptPost            = loadScript("post", "i")
+	scriptPending         = loadScript("pending", "(*ttti)")
+	scriptAcknowledge     = loadScript("acknowledge", "i")
+	scriptDeadLetter      = loadScript("deadletter", "t")
+	scriptFetchAbandoned  = loadScript("fetch_abandoned", "(*ttti)")
+	scriptRemoveInbox     = loadScript("remove_inbox", "ii")
+	scriptClaimDeadLetter = loadScript("claim_dead_letter", "i|ti")
+	scriptReplay          = loadScript("replay", "i")
+	scriptDiscard         = loadScript("discard", "i")
+	scriptAllow           = loadScript("allow", "i")
+	scriptLock            = loadScript("lock", "ii")
+	scriptUnlock          = loadScript("unlock", "i")
+	scriptIncarnation     = loadScript("incarnation", "tii")
+	scriptSaveSnapshot    = loadScript("save_snapshot", "i")
+	scriptSaveHistory     = loadScript("save_history", "i")
+	scriptPublishSetting  = loadScript("publish_setting", "ttt")
+	scriptAdmitMember     = loadScript("admit_member", "iii")
+	scriptRemoveMember    = loadScript("remove_member", "i")
+	scriptRenewMembers    = loadScript("renew_members", "T")
+	scriptTenantUse       = loadScript("tenant_use", "iiii")
 )
 
 // How a score contains a lease, and how a compact reply contains a code and a count; scripts/lib.lua says why.
@@ -87,6 +90,8 @@ const (
 	scoreAges    = 1 << 16       // values of the time between reservation and expiry
 	scoreCodes   = 16            // values of omission and state together
 	leaseStates  = 4
+	maxScore     = 1 << 53 // no score is as high
+	maxDigits    = 16      // of a stored number: Lua keeps them all
 
 	compactCodes  = 16
 	compactCounts = 256
@@ -127,7 +132,7 @@ var luaConstants = func() map[string]string {
 		"BODY_HEAD": "'^" + compressedMark + `([^\n]*)\n'`, // a Lua pattern
 	}
 	numbers := map[string]int64{
-		"TICK": tickMS, "EPOCH": scoreEpochMS, "AGES": scoreAges, "CODES": scoreCodes, "STATES": leaseStates,
+		"TICK": tickMS, "EPOCH": scoreEpochMS, "AGES": scoreAges, "CODES": scoreCodes, "STATES": leaseStates, "MAX_SCORE": maxScore, "MAX_DIGITS": maxDigits,
 		"NEVER": omittedNever, "ONCE": omittedOnce, "ORPHAN": omittedOrphan, "ARRIVED": omittedArrived,
 		"COMPACT_CODES": compactCodes, "COMPACT_COUNTS": compactCounts,
 		"NOT_REGISTERED": replyNotRegistered, "RECORD_WRITTEN": recordWritten, "RECORD_TOO_EARLY": recordTooEarly,
@@ -180,8 +185,8 @@ var luaSources = func() map[string]string {
 	return sources
 }()
 
-// loadScript returns an embedded script after the libraries that it needs.
-func loadScript(name string) script {
+// loadScript returns an embedded script after the libraries that it needs, with the shape of its reply after the server's time.
+func loadScript(name, reply string) script {
 	text := luaSource(name)
 	first, _, _ := strings.Cut(text, "\n")
 	if library, ok := strings.CutPrefix(first, includeMark); ok {
@@ -191,7 +196,7 @@ func loadScript(name string) script {
 		text = luaSource("lib") + "\n" + text
 	}
 	sum := sha1.Sum([]byte(text)) //nolint:gosec // as above
-	return script{name: name, text: text, sha: hex.EncodeToString(sum[:])}
+	return script{name: name, text: text, sha: hex.EncodeToString(sum[:]), reply: shapeOf(reply)}
 }
 
 func luaSource(name string) string {
@@ -248,7 +253,11 @@ func hasTimeLeft(ctx context.Context) bool {
 
 // readScript executes a script that writes nothing.
 func (c *client) readScript(ctx context.Context, s *script, keys []string, args ...string) (int64, reply, error) {
-	return c.evalScript(c.beginCall(ctx), s, c.slotOf(keys[0]), keys, args)
+	now, r, err := c.of(ctx).evalScript(c.beginCall(ctx), s, c.slotOf(keys[0]), keys, args)
+	if r.late { // such a script is never late: its first part is missing
+		err = c.malformed(keys[0])
+	}
+	return now, r, err
 }
 
 func (c *client) evalScript(call call, s *script, slot int, keys, args []string) (int64, reply, error) {
@@ -259,7 +268,7 @@ func (c *client) evalScript(call call, s *script, slot int, keys, args []string)
 	if err != nil {
 		return 0, reply{}, fmt.Errorf("%s: %w", s.name, err)
 	}
-	return c.parseReply(s, slot, &m)
+	return c.parseReply(s, slot, keys[0], &m)
 }
 
 func (c *client) evalSHA(s *script, keys, args []string) rueidis.Completed {
@@ -277,8 +286,8 @@ func isNoScript(err error) bool {
 	return ok && reply.IsNoScript()
 }
 
-// parseReply separates the server's time from the rest of a reply.
-func (c *client) parseReply(s *script, slot int, m *rueidis.RedisMessage) (int64, reply, error) {
+// parseReply separates the server's time from the rest of a reply, and checks that.
+func (c *client) parseReply(s *script, slot int, key string, m *rueidis.RedisMessage) (int64, reply, error) {
 	if m.IsInt64() {
 		word, err := m.AsInt64()
 		now := word/(compactCodes*compactCounts) + scoreEpochMS
@@ -286,14 +295,14 @@ func (c *client) parseReply(s *script, slot int, m *rueidis.RedisMessage) (int64
 		return now, reply{compact: [2]int64{word / compactCounts % compactCodes, word % compactCounts}}, err
 	}
 	parts, err := m.ToArray()
-	if err != nil {
-		return 0, reply{}, fmt.Errorf("%s: %w", s.name, err)
+	if err != nil || len(parts) == 0 || !parts[0].IsInt64() {
+		return 0, reply{}, fmt.Errorf("%s: %w", s.name, c.malformed(key))
 	}
-	now, err := parts[0].ToInt64()
-	if err != nil {
-		return 0, reply{}, fmt.Errorf("%s: %w", s.name, err)
-	}
+	now, _ := parts[0].ToInt64()
 	c.clocks.observe(slot, now)
+	if len(parts) > 1 && !s.reply.fits(parts[1:]) {
+		return 0, reply{}, fmt.Errorf("%s: %w", s.name, c.malformed(key))
+	}
 	return now, reply{parts: parts[1:], late: len(parts) == 1}, nil
 }
 
@@ -314,8 +323,10 @@ type scriptCall struct {
 // batchSize is how many commands are sent as one pipeline.
 const batchSize = 64
 
-// readEach executes a script that writes nothing many times, in pipelines, and calls each with every reply in order.
-func (c *client) readEach(ctx context.Context, s *script, calls []scriptCall, each func(i int, now int64, r reply) error) error {
+// readEach executes a script that writes nothing many times, in pipelines, and calls each with every reply in order. What cannot be read is
+// logged and left out: it must not hide the rest.
+func (c *client) readEach(ctx context.Context, s *script, calls []scriptCall, each func(i int, now int64, r reply)) error {
+	c = c.of(ctx)
 	for from := 0; from < len(calls); from += batchSize {
 		batch := calls[from:min(from+batchSize, len(calls))]
 		call := c.beginCall(ctx)
@@ -333,22 +344,21 @@ func (c *client) readEach(ctx context.Context, s *script, calls []scriptCall, ea
 				m, err = c.do(call, c.evalSource(s, b.keys, b.args))
 			}
 			if err = convertError(err); err != nil {
-				return fmt.Errorf("%s: %w", s.name, err)
+				if classOf(err) != store.ErrorReply {
+					return fmt.Errorf("%s: %w", s.name, err)
+				}
+				c.logRefused(b.keys[0], err)
+				continue
 			}
-			now, r, err := c.parseReply(s, c.slotOf(b.keys[0]), &m)
-			if err != nil {
-				return err
-			}
-			if err := each(from+i, now, r); err != nil {
-				return err
+			if now, r, err := c.parseReply(s, c.slotOf(b.keys[0]), b.keys[0], &m); err == nil && !r.late {
+				each(from+i, now, r)
 			}
 		}
 	}
 	return nil
 }
 
-// The accessors of a reply. A part that does not have the type that the script's header promises reads as zero: the suite executes
-// every script.
+// The accessors of a reply. Its shape was checked: the parts are there, and have the types that the script's header promises.
 
 func (r reply) int(i int) int64 {
 	if r.parts == nil {

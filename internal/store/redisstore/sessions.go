@@ -38,7 +38,7 @@ func (s *Store) LoadSession(ctx context.Context, key core.SessionKey) (store.Ses
 	st := store.SessionState{Incarnation: core.SessionIncarnation(incarnation), Body: body}
 	st.Owner = core.InstanceID(owner)
 	if st.Epoch, err = strconv.ParseInt(epoch, 10, 64); err != nil {
-		return store.SessionState{}, fmt.Errorf("the state of session %s cannot be read: %w", key, err)
+		return store.SessionState{}, fmt.Errorf("load session: %w", s.client.malformed(s.keys.session(key)))
 	}
 	return st, nil
 }

@@ -51,6 +51,9 @@ func (s *Store) LoadSnapshot(ctx context.Context, known store.SnapshotID) (store
 	return s.readSnapshot(ctx, "fence", "published", "body")
 }
 
+// snapshotShape is the shape of what readSnapshot reads.
+var snapshotShape = shapeOf("?i?i|?t")
+
 // readSnapshot reads fields of the snapshot: fence, time of publication and perhaps the body.
 func (s *Store) readSnapshot(ctx context.Context, fields ...string) (store.Snapshot, error) {
 	key := s.keys.snapshot()
@@ -59,8 +62,8 @@ func (s *Store) readSnapshot(ctx context.Context, fields ...string) (store.Snaps
 		return store.Snapshot{}, fmt.Errorf("load snapshot: %w", err)
 	}
 	parts, err := m.ToArray()
-	if err != nil {
-		return store.Snapshot{}, fmt.Errorf("load snapshot: %w", err)
+	if err != nil || !snapshotShape.fits(parts) {
+		return store.Snapshot{}, fmt.Errorf("load snapshot: %w", s.client.malformed(key))
 	}
 	r := reply{parts: parts}
 	if r.isNil(0) {
@@ -94,6 +97,9 @@ func (s *Store) SaveHistory(ctx context.Context, p store.HistoryParams) (bool, e
 // LoadHistory implements store.Stats.
 func (s *Store) LoadHistory(ctx context.Context) (map[string][]byte, error) {
 	m, err := s.client.command(ctx, s.client.redis.B().Hgetall().Key(s.keys.history()).Build())
+	if isWrongType(err) {
+		return nil, nil // it is lost; the next one that is saved replaces the key
+	}
 	if err != nil {
 		return nil, fmt.Errorf("load history: %w", err)
 	}

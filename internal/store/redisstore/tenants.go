@@ -126,12 +126,11 @@ func (s *Store) ReadTenants(ctx context.Context, tenants []core.TenantID) ([]sto
 		calls[i] = scriptCall{keys: []string{s.keys.members(id, store.TenantJob), s.keys.members(id, store.TenantSession), s.keys.rates(id)}}
 	}
 	use := make([]store.TenantUse, len(tenants))
-	err := s.client.readEach(ctx, &scriptTenantUse, calls, func(i int, _ int64, r reply) error {
+	err := s.client.readEach(ctx, &scriptTenantUse, calls, func(i int, _ int64, r reply) {
 		use[i] = store.TenantUse{
 			InFlight: int(r.int(0)), Sessions: int(r.int(1)),
 			DispatchDebt: time.Duration(r.int(2)) * time.Millisecond, AudioDebt: time.Duration(r.int(3)) * time.Millisecond,
 		}
-		return nil
 	})
 	return use, err
 }

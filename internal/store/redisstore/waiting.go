@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -37,10 +38,10 @@ type queueScripts struct{ enqueue, offer, giveBack, dequeue, beat, view script }
 
 var scriptsOfQueues = loadQueueScripts(loadScript)
 
-func loadQueueScripts(load func(name string) script) *queueScripts {
+func loadQueueScripts(load func(name, reply string) script) *queueScripts {
 	return &queueScripts{
-		enqueue: load("wait_enqueue"), offer: load("wait_offer"), giveBack: load("wait_return"), dequeue: load("wait_dequeue"), beat: load("wait_beat"),
-		view: load("wait_view"),
+		enqueue: load("wait_enqueue", "iii"), offer: load("wait_offer", "ii*t"), giveBack: load("wait_return", "i"),
+		dequeue: load("wait_dequeue", "i"), beat: load("wait_beat", "ii"), view: load("wait_view", "i*(t?t?t?t?tT)"),
 	}
 }
 
@@ -52,6 +53,10 @@ func (s *Store) Enqueue(ctx context.Context, pool core.PoolID, p fairqueue.Enque
 	}
 	_, r, err := s.client.runScript(ctx, &s.queueScripts.enqueue, s.keys.queue(pool), p.Member(), p.Requirements,
 		strconv.Itoa(min(max(p.Weight, 1), fairqueue.MaxWeight)), strconv.Itoa(p.MaxWaiting), repeat)
+	if isWrongType(err) { // the queue is lost: its waiters are put into it again
+		_, e := s.client.command(ctx, s.client.redis.B().Del().Key(s.keys.queue(pool)...).Build())
+		err = errors.Join(err, e)
+	}
 	if err != nil {
 		return fairqueue.EnqueueResult{}, err
 	}

@@ -34,12 +34,15 @@ const (
 // publishChange publishes that a node has changed, or the list of revocations, or a setting. It only makes watchers fast: if it is lost, a
 // comparison of the fleet or a poll finds the change.
 func (s *Store) publishChange(ctx context.Context, node core.NodeID, kind string, more ...string) {
-	fields := s.client.redis.B().Xadd().Key(s.keys.changes()).Maxlen().Almost().Threshold(strconv.Itoa(maxChanges)).Id("*").
-		FieldValue().FieldValue("node", string(node)).FieldValue("kind", kind)
-	for i := 0; i+1 < len(more); i += 2 {
-		fields = fields.FieldValue(more[i], more[i+1])
-	}
-	if _, err := s.client.command(ctx, fields.Build()); err != nil {
+	err := s.write(ctx, s.keys.changes(), func() rueidis.Completed {
+		fields := s.client.redis.B().Xadd().Key(s.keys.changes()).Maxlen().Almost().Threshold(strconv.Itoa(maxChanges)).Id("*").
+			FieldValue().FieldValue("node", string(node)).FieldValue("kind", kind)
+		for i := 0; i+1 < len(more); i += 2 {
+			fields = fields.FieldValue(more[i], more[i+1])
+		}
+		return fields.Build()
+	})
+	if err != nil {
 		s.log.Warn("a change could not be published; other instances find it with their next comparison or poll", "node_id", node, "error", err)
 	}
 }
@@ -99,6 +102,7 @@ func (s *Store) readChanges(ctx context.Context, after string) ([]change, string
 	streams, err := reply.AsXRead()
 	if err = convertError(err); err != nil {
 		s.client.countError(err)
+		s.client.logRefused(s.keys.changes(), err)
 		return nil, "", fmt.Errorf("changes: %w", err)
 	}
 	entries := streams[s.keys.changes()]
@@ -166,8 +170,8 @@ type streamBounds struct{ first, last string }
 func (s *Store) streamEnds(ctx context.Context) (streamBounds, error) {
 	ends := streamBounds{first: "0-0", last: "0-0"}
 	m, err := s.client.command(ctx, s.client.redis.B().XinfoStream().Key(s.keys.changes()).Build())
-	if reply, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(reply.Error(), noSuchKey) {
-		return ends, nil
+	if reply, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(reply.Error(), noSuchKey) || isWrongType(err) {
+		return ends, nil // the next change makes it a stream
 	}
 	if err != nil {
 		return ends, fmt.Errorf("changes: %w", err)

@@ -54,6 +54,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Waiting", waitingBehaviours},
 		{"Tenants", tenantBehaviours},
 		{"Inspector", inspectBehaviours},
+		{"Fields", fieldBehaviours},
 		{"Crashes", crashBehaviours},
 	}
 	for _, group := range groups {

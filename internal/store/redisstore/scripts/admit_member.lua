@@ -10,7 +10,7 @@
 -- retry in ms}.
 local now = clock()
 if is_late(now) then return { now } end
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+if type(redis.pcall('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)) ~= 'number' then redis.call('DEL', KEYS[1]) end -- it is of another type
 local used = redis.call('ZCARD', KEYS[1])
 local scores = redis.call('ZMSCORE', KEYS[1], ARGV[2], set_mark, closed_mark)
 local expires, closed = scores[1], tonumber(scores[3])
@@ -36,10 +36,10 @@ if max > 0 and used >= max then return { now, 1, used, 0 } end
 local cost, burst = tonumber(ARGV[5]), tonumber(ARGV[6])
 local audio_cost, audio_burst = tonumber(ARGV[7]), tonumber(ARGV[8])
 if cost > 0 or audio_cost > 0 then
-  local full = redis.call('HMGET', KEYS[2], 'dispatches', 'audio')
-  local debt = math.max(0, tonumber(full[1] or 0) - now)
+  local full = read_own_fields(KEYS[2], 'dispatches', 'audio')
+  local debt = math.max(0, full_at(full.dispatches) - now)
   if debt > burst + 1 then debt = burst - cost end -- of a lower rate, before a reload: one job may begin
-  local audio_debt = math.max(0, tonumber(full[2] or 0) - now)
+  local audio_debt = math.max(0, full_at(full.audio) - now)
   if cost > 0 and debt + cost > burst then return { now, 2, used, math.ceil(debt + cost - burst) } end
   if audio_cost > 0 and audio_debt > audio_burst then return { now, 3, used, math.ceil(audio_debt - audio_burst) } end
   debt, audio_debt = debt + cost, audio_debt + audio_cost

@@ -5,6 +5,7 @@
 local now = clock()
 if is_late(now) then return { now } end
 -- The inbox comes first: an instance that finds this one present may post.
+if type(redis.pcall('XLEN', KEYS[2])) ~= 'number' then redis.call('DEL', KEYS[2]) end -- it is of another type
 local created = redis.call('PEXPIRE', KEYS[2], ARGV[4]) == 0
 if created then
   redis.call('XGROUP', 'CREATE', KEYS[2], INBOX_GROUP, '0', 'MKSTREAM')

@@ -16,7 +16,7 @@ local epoch, seq, is_repeat, known_version = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 local lists, counts, current = ARGV[10], ARGV[11], ARGV[12]
 local listed, listed_count = listed_jobs(21)
 
-local meta = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'disconnected',
+local meta = read_node(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'disconnected',
   'admission')
 if not meta.epoch then return { now, UNKNOWN_NODE } end
 if epoch ~= '0' and epoch ~= meta.epoch then return { now, STALE_EPOCH } end
@@ -50,7 +50,7 @@ local expires = expiry(tick, presence)
 local max_busy = math.min(expiry(0, reserved_ttl + attempt), AGES - 1)
 local writes, removed, known = {}, {}, {}
 local orphans, overdue, strays, cancels = {}, {}, {}, {}
-local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+local members = read_leases(KEYS[2])
 for i = 1, #members, 2 do
   local member, lease = members[i], unpack_score(members[i + 1])
   local job, adopted = parse_member(member)

@@ -16,6 +16,12 @@ local function clock()
   return t[1] * 1000 + math.floor(t[2] / 1000)
 end
 
+-- Returns a stored number that is not negative and has no fraction; 0 for any other text, and for nil.
+local function read_number(text)
+  if not text or #text > MAX_DIGITS or not string.match(text, '^%d+$') then return 0 end
+  return tonumber(text)
+end
+
 -- Reports whether the script arrived after its deadline. ARGV[1] of every script that writes is not_after: the time of this server
 -- after which no caller waits for the result, or 0. A late script writes nothing and returns only {now}.
 local function is_late(now)
@@ -35,6 +41,7 @@ end
 
 local function unpack_score(score)
   score = tonumber(score)
+  if not (score >= 0 and score < MAX_SCORE) then score = 0 end -- no script has written it: it is that of a lease that has expired
   local code = score % CODES
   local rest = (score - code) / CODES
   local age = rest % AGES
@@ -116,7 +123,7 @@ end
 -- Returns the job|attempt of a member, and whether it has no token: then it was adopted from a node's list.
 local function parse_member(member)
   local job, token = string.match(member, '^([^|]*|[^|]*)|(.*)$')
-  return job, token == ''
+  return job or member, token == ''
 end
 
 -- Creates leases for listed jobs that have none: their slots are taken in any case. Adds them to the writes and returns them, for the
@@ -160,7 +167,7 @@ end
 -- still has; acked, the last position that the client has acknowledged. The values of up to two further fields follow.
 local function read_outbox(waiting, ...)
   local v = redis.call('HMGET', waiting, 'next', 'bytes', 'from', 'acked', ...)
-  return { next = tonumber(v[1] or 0), bytes = tonumber(v[2] or 0), from = tonumber(v[3] or 0), acked = tonumber(v[4] or 0) }, v[5], v[6]
+  return { next = read_number(v[1]), bytes = read_number(v[2]), from = read_number(v[3]), acked = read_number(v[4]) }, v[5], v[6]
 end
 
 local function write_outbox(waiting, outbox)
@@ -198,16 +205,49 @@ local function trim_outbox(out, outbox, before, max_bytes)
   end
 end
 
--- Returns fields of a hash as a table.
-local function read_fields(key, ...)
-  local names, fields = { ... }, {}
-  local values = redis.call('HMGET', key, ...)
-  for i, name in ipairs(names) do fields[name] = values[i] end
+-- Returns the values of fields of a hash as a table.
+local function by_name(values, ...)
+  local fields = {}
+  for i, name in ipairs({ ... }) do fields[name] = values[i] end
   return fields
 end
 
+local function read_fields(key, ...) return by_name(redis.call('HMGET', key, ...), ...) end
+
+-- Returns fields of a hash that the caller is going to write. A key of another type is removed: it has nothing of the hash any more.
+local function read_own_fields(key, ...)
+  local values = redis.pcall('HMGET', key, ...)
+  if not values.err then return by_name(values, ...) end
+  redis.call('DEL', key)
+  return {}
+end
+
+-- The fields of a node that are numbers, and what each looks like.
+local node_numbers = {
+  epoch = '^%d+$', rev = '^%d+$', ver = '^%d+$', seen = '^%d+$', seq = '^%d+$', held = '^%d+$', max = '^%-?%d+$',
+}
+
+-- Returns fields of a node, as read_own_fields. It has none if one of them is not as a script writes it: such a node is not registered, and
+-- its next registration writes all fields.
+local function read_node(key, ...)
+  local fields = read_own_fields(key, ...)
+  for name, value in pairs(fields) do
+    local pattern = node_numbers[name]
+    if pattern and (not value or #value > MAX_DIGITS or not string.match(value, pattern)) then return {} end
+  end
+  return fields
+end
+
+-- Returns the members of a node's leases with their scores. A key of another type is removed.
+local function read_leases(key)
+  local members = redis.pcall('ZRANGE', key, 0, -1, 'WITHSCORES')
+  if not members.err then return members end
+  redis.call('DEL', key)
+  return {}
+end
+
 -- Reports whether a hash was written with a higher fence than this one. Fences are shorter than the digits of a Lua number.
-local function is_fenced(key, fence) return tonumber(redis.call('HGET', key, 'fence') or 0) > tonumber(fence) end
+local function is_fenced(key, fence) return read_number(redis.call('HGET', key, 'fence')) > tonumber(fence) end
 
 -- Makes a key live for so many milliseconds at least, and up to twice as long, so that most calls need not write it.
 local function extend_ttl(key, ttl)

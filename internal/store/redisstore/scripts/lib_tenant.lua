@@ -2,6 +2,9 @@
 -- that a set without members is there, and one that is not there is new or was lost. The key known says that there is such a set.
 local set_mark, closed_mark = '!', '!closed'
 
+-- Returns when a bucket is full; 0 for what is no time.
+local function full_at(text) return tonumber(text or 0) or 0 end
+
 -- Makes a set live long enough for a member that expires after a time. The key known expires a second before the set.
 local function extend_members(members, known, ttl)
   local keep = math.max(ttl, MEMBERS_TTL_MS)

@@ -5,10 +5,10 @@
 local now = clock()
 if is_late(now) then return { now } end
 local current = redis.call('MGET', KEYS[1], KEYS[2])
-local holder, fence = current[1], tonumber(current[2] or 0)
+local holder, fence = current[1], read_number(current[2])
 if holder and holder ~= ARGV[2] then return { now, 0, fence } end
--- The clock keeps the fence growing after the counter itself has expired.
-if not holder then fence = math.max(fence + 1, now) end
+-- The clock keeps the fence growing after the counter itself has expired, or cannot be read.
+if not holder or fence == 0 then fence = math.max(fence + 1, now) end
 redis.call('SET', KEYS[1], ARGV[2], 'PX', ARGV[3])
 redis.call('SET', KEYS[2], string.format('%.0f', fence), 'PX', ARGV[4])
 return { now, 1, fence }

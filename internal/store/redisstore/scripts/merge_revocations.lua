@@ -5,6 +5,9 @@
 -- Returns {now, {time and expiry of each entry that was written}}.
 local now = clock()
 if is_late(now) then return { now } end
+for i, size in ipairs({ 'HLEN', 'ZCARD', 'ZCARD' }) do
+  if type(redis.pcall(size, KEYS[i])) ~= 'number' then redis.call('DEL', unpack(KEYS)) end -- of another type: the list is lost, and restored
+end
 local expired = redis.call('ZRANGE', KEYS[3], '-inf', now, 'BYSCORE', 'LIMIT', 0, MAX_UNPACK)
 for _, target in ipairs(expired) do
   redis.call('HDEL', KEYS[1], target)
@@ -13,12 +16,13 @@ for _, target in ipairs(expired) do
 end
 -- A new entry is later than every other one, also after the clock was set back: readers ask for what was added after the last entry.
 -- It is later than those that only its writer knows, too: a new primary may have lost them.
-local t, last = redis.call('TIME'), redis.call('ZRANGE', KEYS[2], 0, 0, 'REV', 'WITHSCORES')
+local t, last = redis.call('TIME'), redis.call('ZRANGE', KEYS[2], '(' .. MAX_SCORE, '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')
 local next_time = math.max(t[1] * 1000000 + t[2], tonumber(last[2] or 0) + 1, tonumber(ARGV[3]) + 1)
 local written = {}
 for i = 4, #ARGV, 4 do
   local target, at, expires = ARGV[i], tonumber(ARGV[i + 1]), tonumber(ARGV[i + 2])
   local stored = tonumber(redis.call('ZSCORE', KEYS[2], target) or 0)
+  if stored >= MAX_SCORE then stored = 0 end -- it is no time
   if at == 0 then
     at = next_time
     if expires > 0 then expires = now + expires end

@@ -3,26 +3,27 @@
 -- was lost, it replaces every earlier one and none else. The digests that the caller knows are kept: the store may have lost them.
 -- KEYS  setting
 -- ARGV  not_after, body, its digest, mode: publish, force or restore, maximum number of digests, generation that the caller knows or restores,
---       digests that the caller knows
+--       digests that the caller knows; optional: a body that is not that of its digest
 -- Returns {now, generation in force, body in force, digests}.
 local now = clock()
 if is_late(now) then return { now } end
-local current = redis.call('HMGET', KEYS[1], 'generation', 'body', 'digests')
-local generation, mode, known = tonumber(current[1] or '0') or 0, ARGV[4], tonumber(ARGV[6])
+local current = read_own_fields(KEYS[1], 'generation', 'body', 'digests')
+local generation, mode, known = read_number(current.generation), ARGV[4], tonumber(ARGV[6])
+if generation == 0 or not current.body or current.body == ARGV[8] then current, generation = {}, 0 end -- there is none that can be read
 local added, last, replaced = ARGV[3], nil, false
-for digest in string.gmatch(current[3] or '', '%x+') do
+for digest in string.gmatch(current.digests or '', '%x+') do
   last = digest
   replaced = replaced or digest == added
 end
 if mode == 'restore' then
-  if generation >= known then return { now, current[1], current[2], current[3] } end
+  if generation >= known then return { now, current.generation, current.body, current.digests } end
   generation = known
 else
-  if replaced and (last == added or mode ~= 'force') then return { now, current[1], current[2], current[3] } end
+  if replaced and (last == added or mode ~= 'force') then return { now, current.generation, current.body, current.digests } end
   generation = math.max(generation, known) + 1
 end
 local digests, listed = {}, { [added] = true }
-for digest in string.gmatch(ARGV[7] .. ' ' .. (current[3] or ''), '%x+') do
+for digest in string.gmatch(ARGV[7] .. ' ' .. (current.digests or ''), '%x+') do
   if not listed[digest] then digests[#digests + 1] = digest end
   listed[digest] = true
 end

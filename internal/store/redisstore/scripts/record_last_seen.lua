@@ -14,11 +14,17 @@ for i = 2, #ARGV, 4 do
   digest[#digest + 1] = ARGV[i + 1]
   digest[#digest + 1] = ARGV[i + 3]
 end
+-- Runs a command that writes a key. A key of another type is removed first.
+local function write(key, command, ...)
+  if type(redis.pcall(command, key, ...)) == 'number' then return end
+  redis.call('DEL', key)
+  redis.call(command, key, ...)
+end
 for shard, seen in pairs(times) do
   for i = 1, #seen, MAX_UNPACK do
     local last = math.min(i + MAX_UNPACK - 1, #seen)
-    redis.call('ZADD', KEYS[2 * shard - 1], 'GT', unpack(seen, i, last))
-    redis.call('HSET', KEYS[2 * shard], unpack(digests[shard], i, last))
+    write(KEYS[2 * shard - 1], 'ZADD', 'GT', unpack(seen, i, last))
+    write(KEYS[2 * shard], 'HSET', unpack(digests[shard], i, last))
   end
 end
 return { now, 1 }

@@ -10,10 +10,12 @@ local presence, reserved_ttl, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), to
 local lists, counts, current, returning = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
 local listed, listed_count = listed_jobs(18)
 
-local old = read_fields(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'offline', 'body', 'admission')
+local old = read_node(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'offline', 'body', 'admission')
 local foreign_jobs, is_other = {}, false
 if old.epoch then
-  local declared = cjson.decode(string.match(old.body, BODY_HEAD) or old.body)
+  local body = old.body or ''
+  local read, declared = pcall(cjson.decode, string.match(body, BODY_HEAD) or body)
+  if not read or type(declared) ~= 'table' then declared = {} end -- then it is not known to be this node
   is_other = (declared.tenant or '') ~= ARGV[17] or ARGV[15] == '1' and declared.secret ~= ARGV[16]
   if is_other and old.offline ~= '1' and now - tonumber(old.seen) < presence then return { now, -1 } end
   if is_other then -- the jobs of the node that had the name are not its jobs
@@ -33,7 +35,7 @@ epoch = string.format('%.0f', epoch)
 local tick = tick_of(now)
 local expires = expiry(tick, presence)
 local writes, removed, known, kept, orphans, strays, cancels = {}, {}, {}, {}, {}, {}, foreign_jobs
-local members = redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES')
+local members = read_leases(KEYS[2])
 for i = 1, #members, 2 do
   local member, lease = members[i], unpack_score(members[i + 1])
   local job, adopted = parse_member(member)

@@ -7,7 +7,7 @@ if is_late(now) then return { now } end
 local removed = redis.call('ZREM', KEYS[1], ARGV[2])
 if removed == 1 and (ARGV[3] ~= '0' or ARGV[4] ~= '0') then
   local full = redis.call('HMGET', KEYS[2], 'dispatches', 'audio')
-  if full[1] then
+  if tonumber(full[1] or '') and tonumber(full[2] or '') then
     redis.call('HSET', KEYS[2], 'dispatches', string.format('%.3f', full[1] - ARGV[3]), 'audio', string.format('%.3f', full[2] - ARGV[4]))
   end
 end

@@ -5,9 +5,9 @@
 -- Returns {now, 1 if they were replaced, else 0}.
 local now = clock()
 if is_late(now) then return { now } end
-local last = read_fields(KEYS[1], 'fence', 'extended')
-if tonumber(last.fence or 0) > tonumber(ARGV[2]) then return { now, 0 } end
-local extends = math.abs(now - tonumber(last.extended or 0)) >= tonumber(ARGV[3]) * 0.01
+local last = read_own_fields(KEYS[1], 'fence', 'extended')
+if read_number(last.fence) > tonumber(ARGV[2]) then return { now, 0 } end
+local extends = math.abs(now - read_number(last.extended)) >= tonumber(ARGV[3]) * 0.01
 redis.call('HSET', KEYS[1], 'fence', ARGV[2], 'extended', extends and now or last.extended, unpack(ARGV, 4))
 if extends then redis.call('PEXPIRE', KEYS[1], ARGV[3]) end
 return { now, 1 }

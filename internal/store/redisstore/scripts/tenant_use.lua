@@ -4,7 +4,7 @@
 -- Returns {now, jobs, sessions, ms after which the bucket of dispatches is full, the same of the bucket of audio}.
 local now = clock()
 local full = redis.call('HMGET', KEYS[3], 'dispatches', 'audio')
-local function debt(at) return math.ceil(math.max(0, tonumber(at or 0) - now)) end
+local function debt(at) return math.ceil(math.max(0, full_at(at) - now)) end
 local function count(members)
   local n = redis.call('ZCOUNT', members, '(' .. now, '(+inf')
   local closed = redis.call('ZSCORE', members, closed_mark)
