@@ -70,7 +70,8 @@ type slotRequest struct {
 // other node.
 func (r *slotRequest) requirePreferred() bool { return !r.recorded || r.spec.Options.Strict }
 
-// reservation is a slot that was reserved on a node.
+// reservation is a slot that was reserved on a node. It counts as a job of this instance there, until slots.giveUp or the end of the job that
+// gets it.
 type reservation struct {
 	member     fleet.Member
 	epoch      core.Epoch
@@ -353,19 +354,18 @@ func (s *selector) reserve(ctx context.Context, x *search, q *pick.Query, m flee
 	}
 }
 
-// askLedger makes one reservation. While the ledger is asked, other selections count the slot as taken.
+// askLedger makes one reservation. The slot counts as taken by this instance from before the ledger is asked, and on if it is granted.
 func (s *selector) askLedger(ctx context.Context, p store.ReserveParams, n *fleet.Node, now fleet.Instant) (store.Reservation, error) {
-	s.fleet.BeginReserving(n)
-	defer s.fleet.EndReserving(n)
+	n.BeginJob()
 	reply, err := s.store.Reserve(ctx, p)
+	if err != nil || reply.Verdict != store.OK {
+		n.EndJob()
+	}
 	if err != nil {
 		s.store.recordError("reserve", err)
 		return reply, err
 	}
 	if p.Probe { // it is not counted, and may use slots that other jobs may not: the reply does not say how many these have
-		if reply.Verdict == store.OK {
-			s.fleet.ObserveProbe(n)
-		}
 		return reply, nil
 	}
 	s.metrics.CountReserve(reply.Verdict)
