@@ -293,15 +293,28 @@ func (s *selector) selectPreferred(ctx context.Context, x *search) (reservation,
 // hasOther reports whether a node other than the given ones could take a job if it had a free slot. A node that is drained,
 // disconnected or lacks a requirement is not worth waiting for.
 func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
-	route := s.fleet.Route(spec.Direction, spec.Options.RequireTTS)
-	q := pick.Query{
-		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: nodes, Now: s.fleet.Now(),
-	}
+	q, route := s.queryOf(spec, nodes)
 	for _, reason := range s.picker.Members(&q, route) {
-		switch reason {
-		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
+		if mayBecomeFree(reason) {
 			return true
 		}
+	}
+	return false
+}
+
+// queryOf returns a query for all nodes that could take a job, and their route.
+func (s *selector) queryOf(spec *core.Spec, tried []core.NodeID) (pick.Query, *fleet.Route) {
+	route := s.fleet.Route(spec.Direction, spec.Options.RequireTTS)
+	return pick.Query{
+		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: tried, Now: s.fleet.Now(),
+	}, route
+}
+
+// mayBecomeFree reports whether a node that is rejected for a reason may be worth waiting for; without a reason it has no free slot.
+func mayBecomeFree(r core.Reason) bool {
+	switch r {
+	case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
+		return true
 	}
 	return false
 }
