@@ -135,10 +135,11 @@ func (d *decisionBench) decide(b *testing.B) {
 	if err != nil || r.Verdict != store.OK {
 		b.Fatal(r.Verdict, err)
 	}
+	n.BeginJob()
 	d.view.ObserveFree(n.Node, r.Free, now)
 	if err := d.mem.Release(context.Background(), store.ReleaseParams{Lease: ref, Handle: n.Handle()}); err != nil {
 		b.Fatal(err)
 	}
-	d.view.ObserveRelease(n.Node)
+	n.EndJob()
 	round.End()
 }

@@ -13,8 +13,8 @@ type DrainEffect struct {
 	InFlight     int             `json:"in_flight" doc:"Jobs that the node has. It keeps them."`
 	Slots        int             `json:"slots" doc:"The slots of the node that may be granted."`
 	ShareOfSlots float64         `json:"share_of_slots" minimum:"0" maximum:"1" doc:"The share of these in the slots of all ready nodes. 0: the node is not ready as it is."`
-	None         []DirectionName `json:"none" doc:"Directions of the node that no other ready node serves; at most 200."`
-	One          []DirectionName `json:"one" doc:"Directions of the node that one other ready node serves; at most 200."`
+	None         []DirectionName `json:"none" doc:"Directions of the node that no other ready node serves, in the pool or for the tenant if it is named; at most 200."`
+	One          []DirectionName `json:"one" doc:"Directions of the node that one other ready node serves, in the pool or for the tenant if it is named; at most 200."`
 	Truncated    bool            `json:"truncated" doc:"There are further directions in one of the lists, or the node serves so many that not all were counted."`
 }
 
@@ -28,6 +28,8 @@ type ServiceMark struct {
 
 // DirectionName is a source and a target language.
 type DirectionName struct {
-	SrcLang string `json:"src_lang"`
-	TgtLang string `json:"tgt_lang"`
+	SrcLang  string `json:"src_lang"`
+	TgtLang  string `json:"tgt_lang"`
+	PoolID   string `json:"pool_id,omitempty" doc:"Only nodes of this pool count."`
+	TenantID string `json:"tenant_id,omitempty" doc:"Only nodes that serve this tenant count."`
 }

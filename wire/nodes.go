@@ -187,11 +187,19 @@ type Direction struct {
 	InFlight int    `json:"in_flight" doc:"Slots of the ready nodes that are taken, by jobs of any direction."`
 	Free     int    `json:"free" doc:"Slots of the ready nodes that are not taken."`
 
+	Uncovered []CoverGroup `json:"uncovered,omitempty" doc:"The pools, and the tenants with nodes of their own, that have nodes for the direction and no ready one. Absent: none."`
+
 	// The fields below are absent without statistics, and for a caller of one tenant: they count the requests of all.
 	Jobs5m    *int64 `json:"jobs_5m,omitempty" doc:"Jobs that ended in the last 5 minutes. This and the fields below are of all instances, some 10 s old, and absent without statistics and for a caller of one tenant."`
 	Refused5m *int64 `json:"refused_5m,omitempty" doc:"Requests that were refused in the last 5 minutes."`
 	Waiting   *int64 `json:"waiting,omitempty" doc:"Requests that wait for a free slot now."`
 	WaitP95MS *int64 `json:"wait_p95_ms,omitempty" doc:"How long at most 95 % of the requests of the last 5 minutes waited for a free slot, those that were refused included. Absent: there were none."`
+}
+
+// CoverGroup is a set of nodes on which jobs depend.
+type CoverGroup struct {
+	PoolID   string `json:"pool_id,omitempty" doc:"Nodes of this pool; absent: of all pools."`
+	TenantID string `json:"tenant_id,omitempty" doc:"Nodes that serve this tenant; absent: that serve every tenant."`
 }
 
 // DirectionList is the answer of GET /v1/directions.

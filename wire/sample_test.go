@@ -16,7 +16,7 @@ var bodies = []any{
 	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, AuditEntry{}, AuditList{}, Event{}, EventList{}, OKResponse{}, Direction{}, DirectionList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
 	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionLag{}, SessionList{}, SessionTerminated{}, ReloadResponse{}, LoginRequest{}, LogoutResponse{}, Caller{},
-	ConfigView{}, ConfigSetting{}, ConfigKey{}, ConfigSigner{}, CallerContext{}, Link{}, DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
+	ConfigView{}, ConfigSetting{}, ConfigKey{}, ConfigSigner{}, CallerContext{}, Link{}, CoverGroup{}, DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},
 	ClusterSeries{}, ClusterPoint{}, LiveOverview{}, LiveStatus{}, NodeSeries{}, NodePoint{}, Stats{}, StatsAge{}, StatsCompute{}, StatsCoverage{}, StatsInstances{}, StatsJobs{}, StatsLanguages{},
 	StatsNodes{}, StatsOutcomes{}, StatsStore{}, StatsUse{}, NodeTable{}, NodeRow{}, DrainEffect{}, NodeDetail{}, DirectionName{}, ServiceMark{}, ClusterLag{}, LagStages{}, Quantiles{},
 	ProbeRequest{}, ProbeResult{}, StoreStatus{}, StoreLatency{}, StoreServer{}, TenantList{}, TenantInfo{}, TenantUse{}, TenantRate{}, JobFilter{}, JobsCancelRequest{}, JobsCancelResponse{}, NodeFilter{}, NodesDrainRequest{}, NodesDrainResponse{},

@@ -74,21 +74,23 @@ type DirectionUse struct {
 	Jobs    int64  `json:"jobs"`
 }
 
-// StatsCoverage says how many ready nodes there are for each direction that was requested in the last day, or that a node declares: at
-// most 200 of them.
+// StatsCoverage says how many ready nodes there are for each direction that was requested in the last day, or that a node declares, at
+// most 200 of them: for all nodes that serve every tenant, for each pool that has nodes for it, and for each tenant that has nodes of its own.
 type StatsCoverage struct {
 	Directions int                 `json:"directions" doc:"How many directions were counted."`
-	None       []DirectionCoverage `json:"none" doc:"Directions without a ready node: every request is refused."`
-	One        []DirectionCoverage `json:"one" doc:"Directions with one ready node: none is left if it fails."`
-	More       []DirectionCoverage `json:"more" doc:"Directions with two ready nodes or more, those with the fewest slots first."`
+	None       []DirectionCoverage `json:"none" doc:"Directions without a ready node, in a pool or for a tenant if it is named: every request that depends on it is refused. At most 200."`
+	One        []DirectionCoverage `json:"one" doc:"Directions with one ready node, in a pool or for a tenant if it is named: none is left if it fails. At most 200."`
+	More       []DirectionCoverage `json:"more" doc:"Directions with two ready nodes or more, those with the fewest slots first. Pools are not listed."`
 }
 
 // DirectionCoverage counts the nodes of one direction.
 type DirectionCoverage struct {
-	SrcLang string `json:"src_lang"`
-	TgtLang string `json:"tgt_lang"`
-	Ready   int    `json:"ready" doc:"Nodes that may get its jobs."`
-	Slots   int    `json:"slots" doc:"The slots of these nodes."`
+	SrcLang  string `json:"src_lang"`
+	TgtLang  string `json:"tgt_lang"`
+	PoolID   string `json:"pool_id,omitempty" doc:"Only nodes of this pool are counted."`
+	TenantID string `json:"tenant_id,omitempty" doc:"The nodes of this tenant are counted, beside those that serve every tenant."`
+	Ready    int    `json:"ready" doc:"Nodes that may get its jobs."`
+	Slots    int    `json:"slots" doc:"The slots of these nodes."`
 }
 
 // StatsCompute says what is installed on the nodes.

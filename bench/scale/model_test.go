@@ -287,7 +287,7 @@ func (m *model) finish(u *utterance) {
 	n.running--
 	m.end(u, done)
 	m.ledger.release(n)
-	m.selector.fleet.ObserveRelease(n.view)
+	n.view.EndJob()
 	m.line.freed(m.schedule.now, n, 1)
 }
 

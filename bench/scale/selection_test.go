@@ -102,10 +102,12 @@ func (s *selector) reserve(x *search, view *fleet.Node) *node {
 		return nil
 	}
 	n := view.Handle().(*node)
-	s.fleet.BeginReserving(view)
+	view.BeginJob()
 	granted := s.ledger.reserve(n)
+	if !granted {
+		view.EndJob()
+	}
 	s.fleet.ObserveFree(view, max(n.free(), 0), x.query.Now)
-	s.fleet.EndReserving(view)
 	if !granted {
 		return nil
 	}

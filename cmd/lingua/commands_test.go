@@ -103,7 +103,7 @@ func TestQueryCommands(t *testing.T) {
 // checkDirections checks what lingua directions prints for two nodes, one of which runs a job.
 func checkDirections(t *testing.T, printed string) {
 	t.Helper()
-	directions := regexp.MustCompile(`^DIRECTION NODES READY SLOTS IN FLIGHT FREE JOBS 5 MIN REFUSED WAITING WAIT P95 MS
+	directions := regexp.MustCompile(`^DIRECTION NODES READY SLOTS IN FLIGHT FREE JOBS 5 MIN REFUSED WAITING WAIT P95 MS UNCOVERED
 en→zh 2 2 5 1 4 (\d+|–) (\d+|–) (\d+|–) (\d+|–)
 zh→en 2 2 5 1 4 (\d+|–) (\d+|–) (\d+|–) –$`) // the statistics come later
 	if got := strings.Join(rows(printed), "\n"); !directions.MatchString(got) {

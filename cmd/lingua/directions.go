@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/lingua-scheduler/lingua/wire"
@@ -36,11 +37,20 @@ func (c *directionsCmd) Run(ctx context.Context, io streams) error {
 			fmt.Fprintln(t, "no registered node serves a matching direction")
 			return
 		}
-		fmt.Fprintln(t, "DIRECTION\tNODES\tREADY\tSLOTS\tIN FLIGHT\tFREE\tJOBS 5 MIN\tREFUSED\tWAITING\tWAIT P95 MS")
+		fmt.Fprintln(t, "DIRECTION\tNODES\tREADY\tSLOTS\tIN FLIGHT\tFREE\tJOBS 5 MIN\tREFUSED\tWAITING\tWAIT P95 MS\tUNCOVERED")
 		for _, d := range list.Directions {
-			fmt.Fprintf(t, "%s→%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", printable(d.SrcLang), printable(d.TgtLang), d.Nodes, d.Ready, d.Capacity, d.InFlight, d.Free,
-				formatOptional(d.Jobs5m), formatOptional(d.Refused5m), formatOptional(d.Waiting), formatOptional(d.WaitP95MS))
+			fmt.Fprintf(t, "%s→%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", printable(d.SrcLang), printable(d.TgtLang), d.Nodes, d.Ready, d.Capacity, d.InFlight, d.Free,
+				formatOptional(d.Jobs5m), formatOptional(d.Refused5m), formatOptional(d.Waiting), formatOptional(d.WaitP95MS), describeUncovered(d.Uncovered))
 		}
 		writeMoreHint(t, list.NextCursor)
 	})
+}
+
+// describeUncovered lists the pools and tenants that have no ready node for a direction.
+func describeUncovered(groups []wire.CoverGroup) string {
+	var names []string
+	for _, g := range groups {
+		names = append(names, describeCoverGroup(g.PoolID, g.TenantID))
+	}
+	return strings.Join(names, ", ")
 }

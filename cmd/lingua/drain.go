@@ -47,7 +47,7 @@ func listDirections(all []wire.DirectionName) string {
 	}
 	names := make([]string, len(all))
 	for i, d := range all {
-		names[i] = d.SrcLang + "→" + d.TgtLang
+		names[i] = describeCover(d.SrcLang, d.TgtLang, d.PoolID, d.TenantID)
 	}
 	return strings.Join(names, ", ")
 }

@@ -42,7 +42,9 @@ func printStats(t *tabwriter.Writer, s *wire.Stats) {
 
 	covered := make(map[string]wire.DirectionCoverage)
 	for _, d := range slices.Concat(s.Coverage.None, s.Coverage.One, s.Coverage.More) {
-		covered[d.SrcLang+"→"+d.TgtLang] = d
+		if d.PoolID == "" && d.TenantID == "" {
+			covered[d.SrcLang+"→"+d.TgtLang] = d
+		}
 	}
 	recent, hour := usesByDirection(&s.Languages.Last5m), usesByDirection(&s.Languages.LastHour)
 	fmt.Fprintln(t, "\nDIRECTION\tLAST 5 MIN\tLAST HOUR\tLAST DAY\tREADY NODES\tSLOTS")
@@ -104,7 +106,7 @@ func describeDirections(all []wire.DirectionCoverage) string {
 	const limit = 12
 	var names []string
 	for _, d := range all[:min(len(all), limit)] {
-		names = append(names, d.SrcLang+"→"+d.TgtLang)
+		names = append(names, describeCover(d.SrcLang, d.TgtLang, d.PoolID, d.TenantID))
 	}
 	switch {
 	case len(all) == 0:
@@ -113,6 +115,26 @@ func describeDirections(all []wire.DirectionCoverage) string {
 		return fmt.Sprintf("%s and %d more", strings.Join(names, " "), len(all)-limit)
 	}
 	return strings.Join(names, " ")
+}
+
+// describeCover names a direction, and the pool or the tenant of which it is covered, if it is named.
+func describeCover(src, tgt, pool, tenant string) string {
+	name := src + "→" + tgt
+	if group := describeCoverGroup(pool, tenant); group != "" {
+		name += " (" + group + ")"
+	}
+	return name
+}
+
+func describeCoverGroup(pool, tenant string) string {
+	var of []string
+	if pool != "" {
+		of = append(of, "pool "+printable(pool))
+	}
+	if tenant != "" {
+		of = append(of, "tenant "+printable(tenant))
+	}
+	return strings.Join(of, " ")
 }
 
 func usesByDirection(u *wire.StatsUse) map[string]int64 {

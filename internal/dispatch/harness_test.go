@@ -89,9 +89,21 @@ func runWith(t *testing.T, change func(*dispatch.Config), fn func(h *harness)) {
 		defer func() {
 			h.dispatcher.Close()
 			h.stopFollower()
+			h.wantNoJobsCounted()
 		}()
 		fn(h)
 	})
+}
+
+// wantNoJobsCounted checks that no job counts on a node as one of this instance, after all have ended or the dispatchers were closed.
+func (h *harness) wantNoJobsCounted() {
+	h.t.Helper()
+	for n := range h.fleet.All() {
+		h.fleet.Observe(n, 0, 0, h.fleet.Now())
+		if count, _ := h.fleet.InFlight(n, h.fleet.Now()); count != 0 {
+			h.t.Errorf("%d jobs count on %s after the end", count, n.ID())
+		}
+	}
 }
 
 // addNode registers a node that serves en↔zh.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
@@ -34,6 +35,7 @@ type inFlightJob struct {
 	timer       *time.Timer
 	selecting   bool // a jobRun selects another node
 	ended       bool
+	node        *fleet.Node // on which the job counts as one of this instance; nil: on none, because it was reserved by another or selects a node
 	watch       *probeWatch // nil: no caller waits for the end
 }
 
@@ -72,14 +74,35 @@ func (f *inFlightJob) arm(token core.Token, p phase, until time.Time, onTimer fu
 	}
 }
 
-// setMoved stores the record of a job that has a new holder. It returns false, and stores nothing, if the job has moved on
-// since.
-func (f *inFlightJob) setMoved(job *core.Job, attemptEnds time.Time) bool {
+// setNode makes the job count on the node on which this instance has reserved its slot.
+func (f *inFlightJob) setNode(n *fleet.Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.leaveNode()
+	if f.node = n; f.ended {
+		f.leaveNode()
+	}
+}
+
+// leaveNode ends the count of the job on its node, if it is counted on one. The lock is held.
+func (f *inFlightJob) leaveNode() {
+	if f.node != nil {
+		f.node.EndJob()
+		f.node = nil
+	}
+}
+
+// setMoved stores the record of a job that has a new holder, and the holder's node, on which its slot was reserved. It returns false, and
+// stores nothing, if the job has moved on since.
+func (f *inFlightJob) setMoved(job *core.Job, n *fleet.Node, attemptEnds time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended || f.job.Version > job.Version {
+		n.EndJob()
 		return false
 	}
+	f.leaveNode()
+	f.node = n
 	f.job, f.attemptEnds, f.phase, f.selecting = job, attemptEnds, phasePlacing, false
 	if f.timer != nil {
 		f.timer.Stop()
@@ -95,6 +118,7 @@ func (f *inFlightJob) beginSelection(job *core.Job) bool {
 	if f.ended {
 		return false
 	}
+	f.leaveNode()
 	f.job, f.phase, f.selecting = job, phasePlacing, true
 	if f.timer != nil {
 		f.timer.Stop()
@@ -116,6 +140,7 @@ func (f *inFlightJob) end() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.ended = true
+	f.leaveNode()
 	f.watch.end()
 	if f.timer != nil {
 		f.timer.Stop()

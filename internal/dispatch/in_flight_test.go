@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 )
 
 func entryOf(id core.JobID, token core.Token) *inFlightJob {
@@ -63,7 +64,7 @@ func TestRemoveUnlessContinued(t *testing.T) {
 	}{
 		"as it was read":      {func(*inFlightJob) {}, false},
 		"a node is selected":  {func(f *inFlightJob) { f.beginSelection(f.job) }, true},
-		"moved to a new node": {func(f *inFlightJob) { f.setMoved(&core.Job{ID: "job-1", Version: 2}, time.Now()) }, true},
+		"moved to a new node": {func(f *inFlightJob) { f.setMoved(&core.Job{ID: "job-1", Version: 2}, new(fleet.Node), time.Now()) }, true},
 	} {
 		table := newInFlightTable()
 		f := table.add(entryOf("job-1", "i.1"))

@@ -347,13 +347,13 @@ func (j *jobRun) moveTo(ctx context.Context, f attemptFailure, to reservation) b
 		Event: core.EventMove, Holder: j.retryHolder(), Owner: j.owner, Reason: f.reason,
 		To: core.Holder{Attempt: to.lease.Attempt, Node: to.lease.Node, Epoch: to.epoch}, Token: to.lease.Token,
 	}) {
-		j.runner.slots.release(to.lease, to.member.Node, false)
+		j.runner.slots.giveUp(&to)
 		return false
 	}
 	j.reservedAt = to.reservedAt
 	j.runner.slots.releaseOrRevoke(old, f.confirmed)
 	// If the job has been moved again meanwhile, the one that moved it delivers it.
-	return j.entry.setMoved(j.job, time.Now().Add(j.runner.cfg.AttemptTimeout))
+	return j.entry.setMoved(j.job, to.member.Node, time.Now().Add(j.runner.cfg.AttemptTimeout))
 }
 
 // takeOverRetry makes a retry ours: it renews our own, or takes over one whose owner's lease has expired. It reports whether

@@ -127,7 +127,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	}
 	now := time.Now()
 	if !r.slotBy.IsZero() && now.After(r.slotBy) {
-		d.slots.release(reserved.lease, reserved.member.Node, false)
+		d.slots.giveUp(&reserved)
 		return Placement{}, errFull()
 	}
 	if r.reserved != nil {
@@ -141,7 +141,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	case refusal != nil:
 		return Placement{}, refusal
 	case !created:
-		d.slots.release(reserved.lease, reserved.member.Node, false)
+		d.slots.giveUp(&reserved)
 		return placementOf(job, fingerprint)
 	}
 	r.created()
@@ -154,7 +154,7 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	case r.UntilPlaced:
 		c = callerUntilPlaced
 	}
-	run := d.runner.start(job, reserved.reservedAt, c, r.trace)
+	run := d.runner.start(job, &reserved, c, r.trace)
 	run.entry.watchBy(r.watch)
 	placed, refusal := run.run(d.tasks.Context()) // the caller may leave; the job continues
 	r.refused = run.refusedSelection
@@ -220,7 +220,9 @@ func (d *Dispatcher) failUncertain(r reservation, counted *admission) {
 		})
 		d.uncertain.Delete(r.lease.Job)
 		if known {
-			d.slots.release(r.lease, r.member.Node, false)
+			d.slots.giveUp(&r)
+		} else {
+			r.member.EndJob()
 		}
 		switch {
 		case counted != nil && known:
@@ -300,20 +302,8 @@ func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event
 	return applied.Job, applied.Outcome.Stands(), nil
 }
 
-// EndedElsewhere removes an in-flight job that has ended on another instance. If it belongs to a session, its node is assumed
-// to have one more free slot; otherwise the nodes of other instances would seem fuller than our own. For other jobs it is not:
-// under high load every instance would then try for the same slot.
-func (d *Dispatcher) EndedElsewhere(id core.JobID) {
-	f := d.inFlight.get(id)
-	if f == nil {
-		return
-	}
-	job := f.record()
-	if n := d.fleet.Node(job.Node); n != nil && job.Utterance.Turn > 0 {
-		d.fleet.ObserveRelease(n)
-	}
-	d.inFlight.remove(id)
-}
+// EndedElsewhere removes an in-flight job that has ended on another instance.
+func (d *Dispatcher) EndedElsewhere(id core.JobID) { d.inFlight.remove(id) }
 
 // Job returns the record of a job. A dispatched job that its node has acknowledged is ACKED, which its lease says and not its
 // record.

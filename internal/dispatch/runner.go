@@ -45,12 +45,16 @@ type runner struct {
 }
 
 // start makes the run of a job that was just recorded.
-func (r *runner) start(job *core.Job, reservedAt time.Time, c caller, trace *tracing.Trace) *jobRun {
-	now := time.Now()
-	entry := r.inFlight.add(&inFlightJob{
-		id: job.ID, deadline: now.Add(min(r.cfg.JobTimeout, job.Deadline.Sub(job.Created))), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout), trace: trace,
-	})
-	return &jobRun{runner: r, entry: entry, job: job, reservedAt: reservedAt, caller: c, trace: trace}
+func (r *runner) start(job *core.Job, slot *reservation, c caller, trace *tracing.Trace) *jobRun {
+	now, n := time.Now(), slot.member.Node
+	f := &inFlightJob{
+		id: job.ID, deadline: now.Add(min(r.cfg.JobTimeout, job.Deadline.Sub(job.Created))), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout), trace: trace, node: n,
+	}
+	entry := r.inFlight.add(f)
+	if entry != f {
+		entry.setNode(n)
+	}
+	return &jobRun{runner: r, entry: entry, job: job, reservedAt: slot.reservedAt, caller: c, trace: trace}
 }
 
 // resume makes a run of a job that was recorded earlier, by this instance or another.

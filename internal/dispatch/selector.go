@@ -70,7 +70,8 @@ type slotRequest struct {
 // other node.
 func (r *slotRequest) requirePreferred() bool { return !r.recorded || r.spec.Options.Strict }
 
-// reservation is a slot that was reserved on a node.
+// reservation is a slot that was reserved on a node. It counts as a job of this instance there, until slots.giveUp or the end of the job that
+// gets it.
 type reservation struct {
 	member     fleet.Member
 	epoch      core.Epoch
@@ -292,15 +293,28 @@ func (s *selector) selectPreferred(ctx context.Context, x *search) (reservation,
 // hasOther reports whether a node other than the given ones could take a job if it had a free slot. A node that is drained,
 // disconnected or lacks a requirement is not worth waiting for.
 func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
-	route := s.fleet.Route(spec.Direction, spec.Options.RequireTTS)
-	q := pick.Query{
-		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: nodes, Now: s.fleet.Now(),
-	}
+	q, route := s.queryOf(spec, nodes)
 	for _, reason := range s.picker.Members(&q, route) {
-		switch reason {
-		case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
+		if mayBecomeFree(reason) {
 			return true
 		}
+	}
+	return false
+}
+
+// queryOf returns a query for all nodes that could take a job, and their route.
+func (s *selector) queryOf(spec *core.Spec, tried []core.NodeID) (pick.Query, *fleet.Route) {
+	route := s.fleet.Route(spec.Direction, spec.Options.RequireTTS)
+	return pick.Query{
+		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: tried, Now: s.fleet.Now(),
+	}, route
+}
+
+// mayBecomeFree reports whether a node that is rejected for a reason may be worth waiting for; without a reason it has no free slot.
+func mayBecomeFree(r core.Reason) bool {
+	switch r {
+	case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
+		return true
 	}
 	return false
 }
@@ -353,19 +367,18 @@ func (s *selector) reserve(ctx context.Context, x *search, q *pick.Query, m flee
 	}
 }
 
-// askLedger makes one reservation. While the ledger is asked, other selections count the slot as taken.
+// askLedger makes one reservation. The slot counts as taken by this instance from before the ledger is asked, and on if it is granted.
 func (s *selector) askLedger(ctx context.Context, p store.ReserveParams, n *fleet.Node, now fleet.Instant) (store.Reservation, error) {
-	s.fleet.BeginReserving(n)
-	defer s.fleet.EndReserving(n)
+	n.BeginJob()
 	reply, err := s.store.Reserve(ctx, p)
+	if err != nil || reply.Verdict != store.OK {
+		n.EndJob()
+	}
 	if err != nil {
 		s.store.recordError("reserve", err)
 		return reply, err
 	}
 	if p.Probe { // it is not counted, and may use slots that other jobs may not: the reply does not say how many these have
-		if reply.Verdict == store.OK {
-			s.fleet.ObserveProbe(n)
-		}
 		return reply, nil
 	}
 	s.metrics.CountReserve(reply.Verdict)

@@ -89,11 +89,13 @@ func (s *slots) tryRelease(ctx context.Context, p store.ReleaseParams, n *fleet.
 	if n != nil {
 		p.Done = func() { s.offerer.freed(n) }
 	}
-	err := s.store.Release(ctx, p)
-	if err == nil && n != nil {
-		s.fleet.ObserveRelease(n)
-	}
-	return err
+	return s.store.Release(ctx, p)
+}
+
+// giveUp releases the slot of a reservation whose job does not begin.
+func (s *slots) giveUp(r *reservation) {
+	s.release(r.lease, r.member.Node, false)
+	r.member.EndJob()
 }
 
 // releaseOrRevoke gives back the slot of an attempt that has ended: it releases the lease if the node confirmed that it does

@@ -116,22 +116,43 @@ func (s *selector) refuse(x *search) *wire.Error {
 			code = wire.NoCapableNode
 		}
 	}
-	spec := x.request.spec
+	x.request.refused = &refusedSelection{code: code, rejections: rejections, query: x.query, tried: x.tried}
+	return refusalFor(x.request.spec, &x.query.Pools, code, rejections)
+}
+
+// refusalFor is the error for a job that no node can take, or none can take now.
+func refusalFor(spec *core.Spec, rule *core.PoolRule, code wire.Code, rejections map[core.Reason]int) *wire.Error {
 	e := &wire.Error{Code: code, Reasons: make(map[string]int, len(rejections))}
 	for reason, n := range rejections {
 		if reason != core.ReasonTenant || spec.Tenant == "" { // a tenant does not learn how many nodes others have
 			e.Reasons[string(reason)] = n
 		}
 	}
-	required, subject := describeRequirements(spec), subjectOf(&x.query.Pools, rejections)
+	required, subject := describeRequirements(spec), subjectOf(rule, rejections)
 	if code == wire.NoCapableNode {
 		e.Detail = fmt.Sprintf("%s supports %s.", subject, required)
 	} else {
 		e = e.RetryIn(time.Second)
 		e.Detail = fmt.Sprintf("%s that supports %s can take the job now: %s.", subject, required, listReasons(capableOnly(rejections)))
 	}
-	x.request.refused = &refusedSelection{code: code, rejections: rejections, query: x.query, tried: x.tried}
 	return e
+}
+
+// explainFull returns why a request is refused whose nodes were full when it began to wait, or for which others waited: nodes that are drained, ejected or
+// away by now are not full. It is called when the wait is over, since it is a pass over the nodes of the direction.
+func (s *selector) explainFull(spec *core.Spec, full *wire.Error) *wire.Error {
+	q, route := s.queryOf(spec, nil)
+	rejections := make(map[core.Reason]int)
+	for _, reason := range s.picker.Members(&q, route) {
+		if mayBecomeFree(reason) || reason.Soft() {
+			return full
+		}
+		rejections[reason]++
+	}
+	if len(capableOnly(rejections)) == 0 {
+		return full
+	}
+	return refusalFor(spec, &q.Pools, full.Code, rejections)
 }
 
 // remember remembers how a node was chosen.

@@ -40,6 +40,9 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 	p, e := d.dispatch(ctx, &r, x.place)
 	took := time.Since(x.tried)
 	d.metrics.ObserveDispatch(took, e != nil, r.exemplar(e != nil))
+	if e != nil && e.Reasons[string(core.ReasonFull)] > 0 {
+		e = d.selector.explainFull(&r.Spec, e)
+	}
 	if e != nil {
 		d.countRefusal(&r, e, time.Since(w.Since))
 		return Placement{}, e

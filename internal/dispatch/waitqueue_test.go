@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -263,6 +264,36 @@ func TestNodeThatRefusesIsOfferedLater(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		if !waiting.hasEnded() || waiting.placement.Node != "node-a" {
 			t.Errorf("placed %+v", waiting.placement)
+		}
+	})
+}
+
+// TestDrainedNodesAreNotFull: a request that waits until its time is over is told why the nodes cannot take it by then, also one that was not
+// tried because others waited for the same nodes.
+func TestDrainedNodesAreNotFull(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		h.acknowledge(h.dispatch())
+		first := h.startWaiting(h.t.Context(), "first", 3*time.Second)
+		second := h.startWaiting(h.t.Context(), "second", 3*time.Second)
+		full := h.startWaiting(h.t.Context(), "full", time.Second)
+		h.advance(2*time.Second, "node-a")
+		if _, err := h.registry.Drain(h.t.Context(), "node-a", true); err != nil {
+			t.Fatal(err)
+		}
+		h.advance(3*time.Second, "node-a")
+		for _, c := range []struct {
+			*waitingRequest
+			reason string
+		}{{full, "FULL"}, {first, "DRAINED"}, {second, "DRAINED"}} {
+			if !c.hasEnded() || c.err == nil || c.err.Code != wire.AllCandidatesFullOrFailed || len(c.err.Reasons) != 1 || c.err.Reasons[c.reason] != 1 {
+				t.Errorf("%+v, want a refusal with the reason %s", c.err, c.reason)
+				continue
+			}
+			if isFull := strings.Contains(strings.ToLower(c.err.Detail), "full"); isFull != (c.reason == "FULL") {
+				t.Errorf("the reason is %s and the text %q", c.reason, c.err.Detail)
+			}
 		}
 	})
 }

@@ -22,10 +22,10 @@ func TestNodeFillsTwoCacheLines(t *testing.T) {
 	for name, end := range map[string]uintptr{
 		"summary":       unsafe.Offsetof(n.summary) + unsafe.Sizeof(n.summary),
 		"lastSeen":      unsafe.Offsetof(n.lastSeen) + unsafe.Sizeof(n.lastSeen),
-		"inFlight":      unsafe.Offsetof(n.inFlight) + unsafe.Sizeof(n.inFlight),
+		"others":        unsafe.Offsetof(n.others) + unsafe.Sizeof(n.others),
 		"load":          unsafe.Offsetof(n.load) + unsafe.Sizeof(n.load),
 		"setAsideUntil": unsafe.Offsetof(n.setAsideUntil) + unsafe.Sizeof(n.setAsideUntil),
-		"reserving":     unsafe.Offsetof(n.reserving) + unsafe.Sizeof(n.reserving),
+		"ours":          unsafe.Offsetof(n.ours) + unsafe.Sizeof(n.ours),
 		"id":            unsafe.Offsetof(n.id) + unsafe.Sizeof(n.id),
 	} {
 		if end > line {

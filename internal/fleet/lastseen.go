@@ -49,7 +49,7 @@ func (f *Fleet) refresh(d *store.NodeDigest) bool {
 		n.load.Store(packLoad(d.Load))
 	}
 	n.recordSeen(at)
-	if at > observedAt(n.inFlight.Load()) {
+	if at > observedAt(n.others.Load()) {
 		f.Observe(n, d.InFlight, d.Slots, at)
 	}
 	return true

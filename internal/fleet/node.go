@@ -14,10 +14,10 @@ import (
 type Node struct {
 	summary       atomic.Uint64 // packed: the part of declared that every selection reads
 	lastSeen      atomic.Int64  // Instant of the last heartbeat
-	inFlight      atomic.Uint64 // packed observation of the in-flight count
+	others        atomic.Uint64 // packed observation of the number of jobs of other instances
 	load          atomic.Uint64 // packed core.Load
 	setAsideUntil atomic.Int64  // Instant until which it is set aside
-	reserving     atomic.Int32  // reservations of this instance that the store has not answered yet
+	ours          atomic.Int32  // jobs of this instance, those that are being reserved included
 	missedACKs    atomic.Int32  // consecutive
 	id            core.NodeID
 

@@ -6,10 +6,12 @@ import (
 	"time"
 )
 
-// occupancy holds the averages over the fleet. Each node has the last in-flight count that the ledger returned, which is
-// valid for a few service times; after that the mean utilization stands for it.
+// occupancy holds the averages over the fleet. How many slots of a node are taken is the sum of two numbers. The jobs that this instance
+// has there are counted, so that their number is exact whichever instance receives their results. The jobs of other instances are known from the
+// last answer of the ledger, which is valid for a few service times; after that the mean stands for them. So nothing that a selection
+// compares depends on which instance a node is connected to, or on when it was used last.
 type occupancy struct {
-	meanUtilization atomic.Uint64 // float64 bits
+	meanUtilization atomic.Uint64 // by jobs of other instances, float64 bits
 	meanServiceTime atomic.Uint64 // mean duration of a job in seconds, float64 bits
 }
 
@@ -43,49 +45,27 @@ func observedAt(observation uint64) Instant {
 	return Instant(observation>>inFlightBits-1) * Instant(time.Millisecond)
 }
 
+// BeginJob records that a slot of the node is about to be reserved for a job of this instance. Until EndJob, selections count the slot
+// as taken: while the store is slow they would all choose the same free slots, and all but one of them would be refused.
+func (n *Node) BeginJob() { n.ours.Add(1) }
+
+// EndJob records that a job for which BeginJob was called does not take a slot of the node any more, or never got one.
+func (n *Node) EndJob() { n.ours.Add(-1) }
+
 // Observe records the in-flight count of a node that the ledger returned.
 func (o *occupancy) Observe(n *Node, inFlight, limit int, now Instant) {
-	n.inFlight.Store(packObservation(inFlight, now))
+	others := max(0, inFlight-int(n.ours.Load()))
+	n.others.Store(packObservation(others, now))
 	if limit > 0 {
 		// A node whose limit was lowered below its jobs is full, not more than that: a few of them would distort the mean.
-		updateAverage(&o.meanUtilization, min(1, float64(inFlight)/float64(limit)))
+		updateAverage(&o.meanUtilization, min(1, float64(others)/float64(limit)))
 	}
 }
-
-// BeginReserving records that a slot of a node is about to be reserved. Until EndReserving, other selections count the slot as
-// taken: while the store is slow they would all choose the same free slots, and all but one of them would be refused.
-func (*occupancy) BeginReserving(n *Node) { n.reserving.Add(1) }
-
-// EndReserving records that the store has answered a reservation. Call it after the answer was observed.
-func (*occupancy) EndReserving(n *Node) { n.reserving.Add(-1) }
 
 // ObserveFree records the number of free slots after a reservation.
 func (o *occupancy) ObserveFree(n *Node, free int, now Instant) {
 	limit := n.Summary().Slots()
 	o.Observe(n, max(0, limit-free), limit, now)
-}
-
-// one is a job in an observation, whose lowest bits hold the count.
-const one = 1
-
-// ObserveProbe records that a probe has a slot of a node. How many slots are left for other jobs is not known from it.
-func (o *occupancy) ObserveProbe(n *Node) {
-	for {
-		observation := n.inFlight.Load()
-		if observation == 0 || observation&(1<<inFlightBits-1) == 1<<inFlightBits-1 || n.inFlight.CompareAndSwap(observation, observation+one) {
-			return
-		}
-	}
-}
-
-// ObserveRelease records that a job of a node has ended.
-func (o *occupancy) ObserveRelease(n *Node) {
-	for {
-		observation := n.inFlight.Load()
-		if observation&(1<<inFlightBits-1) == 0 || n.inFlight.CompareAndSwap(observation, observation-one) {
-			return
-		}
-	}
 }
 
 // ObserveServiceTime records the duration of a job, which determines how long observations are valid.
@@ -96,43 +76,48 @@ func (o *occupancy) ObserveServiceTime(d time.Duration) {
 // Utilization returns the estimated fraction of the slots of a node that are in use or being reserved, 1 or more if it is
 // full.
 func (o *occupancy) Utilization(n *Node, now Instant) float64 {
-	limit := n.Summary().Slots()
-	reserving := int(n.reserving.Load())
-	inFlight, known := o.InFlight(n, now)
-	if !known {
-		// A node without a valid observation is worth a reservation, even if all others are full.
-		mean := min(math.Float64frombits(o.meanUtilization.Load()), 0.99)
-		if reserving == 0 || limit <= 0 {
-			return mean
-		}
-		return max(mean, float64(reserving)/float64(limit))
-	}
+	limit := float64(n.Summary().Slots())
 	if limit <= 0 {
 		return 1
 	}
-	return float64(inFlight+reserving) / float64(limit)
+	ours := float64(n.ours.Load())
+	others := math.Float64frombits(o.meanUtilization.Load()) * limit
+	observed, age, known := n.observed(now)
+	weight := 1 - float64(age)/float64(o.valid())
+	if known = known && weight >= 0; known {
+		// Jobs of others end and begin without being seen here. If only the end of our own were, an instance would keep to the slots that it has.
+		others += (float64(observed) - others) * min(weight, 1)
+	}
+	// Whole jobs: among nodes that are nearly all idle, one of which nothing is known is as good as one that was seen to be idle.
+	share := (ours + math.Round(others)) / limit
+	if !known && ours < limit {
+		return min(share, 0.99) // it is worth a reservation, even if all others are full
+	}
+	return share
 }
 
-// InFlightWithin returns the last observed number of jobs of a node, if it was observed at most so long ago.
+// observed returns how many jobs of other instances a node had when it was last observed, and how long ago that was.
+func (n *Node) observed(now Instant) (others int, age time.Duration, known bool) {
+	observation := n.others.Load()
+	return int(observation & (1<<inFlightBits - 1)), time.Duration(now - observedAt(observation)), observation != 0
+}
+
+// valid returns how long an observation says something.
+func (o *occupancy) valid() time.Duration {
+	serviceTimes := validServiceTimes * float64(time.Second) * math.Float64frombits(o.meanServiceTime.Load())
+	return max(time.Duration(serviceTimes), validAtLeast)
+}
+
+// InFlightWithin returns the number of jobs of a node, if it was observed at most so long ago.
 func (o *occupancy) InFlightWithin(n *Node, now Instant, limit time.Duration) (int, bool) {
-	observation := n.inFlight.Load()
-	age := now - observedAt(observation)
-	if observation == 0 || time.Duration(age) > limit {
+	others, age, known := n.observed(now)
+	if !known || age > limit {
 		return 0, false
 	}
-	return int(observation & (1<<inFlightBits - 1)), true
+	return others + int(n.ours.Load()), true
 }
 
-// InFlight returns the last observed number of jobs of a node, if the observation is still valid.
+// InFlight returns the number of jobs of a node, if the last observation is still valid.
 func (o *occupancy) InFlight(n *Node, now Instant) (int, bool) {
-	observation := n.inFlight.Load()
-	if observation == 0 {
-		return 0, false
-	}
-	age := now - observedAt(observation)
-	valid := validServiceTimes * float64(time.Second) * math.Float64frombits(o.meanServiceTime.Load())
-	if float64(age) > max(valid, float64(validAtLeast)) {
-		return 0, false
-	}
-	return int(observation & (1<<inFlightBits - 1)), true
+	return o.InFlightWithin(n, now, o.valid())
 }

@@ -38,7 +38,7 @@ func TestUtilizationIsTheLastObservation(t *testing.T) {
 			f, n := fleetWithNode(t, c.limit)
 			now := f.Now()
 			f.Observe(n, c.inFlight, c.limit, now)
-			if got := f.Utilization(n, now); got != c.want {
+			if got := f.Utilization(n, now); math.Abs(got-c.want) > 1e-3 {
 				t.Errorf("share %v, want %v", got, c.want)
 			}
 		})
@@ -140,16 +140,78 @@ func TestReservationsUnderWayCount(t *testing.T) {
 		if got := f.Utilization(n, unknown); i == 3 && got != 0.75 || got >= 1 {
 			t.Errorf("share %v without an observation and with %d reservations under way", got, i)
 		}
-		f.BeginReserving(n)
+		n.BeginJob()
 	}
 	if got := f.Utilization(n, unknown); got != 1 {
 		t.Errorf("share %v without an observation and with every slot being reserved, want 1", got)
 	}
 	for range 4 {
-		f.EndReserving(n)
+		n.EndJob()
 	}
 	if got := f.Utilization(n, now); got != 0.5 {
 		t.Errorf("share %v after every reservation was answered, want 0.5", got)
+	}
+}
+
+// TestOwnJobsAreCounted checks that the jobs of this instance are told apart from others in what the ledger returns: their end is seen at
+// once, the others count for as long as the observation is valid.
+func TestOwnJobsAreCounted(t *testing.T) {
+	t.Parallel()
+	f, n := fleetWithNode(t, 4)
+	now := f.Now()
+	later := now + Instant(believed) + Instant(time.Millisecond)
+	want := func(when string, at Instant, share float64) {
+		t.Helper()
+		if got := f.Utilization(n, at); got != share {
+			t.Errorf("%s: share %v, want %v", when, got, share)
+		}
+	}
+	n.BeginJob()
+	f.ObserveFree(n, 1, now) // of the three jobs two are of others
+	want("one job of its own and two others", now, 0.75)
+	want("the same, when the others may have ended", later, 0.25)
+	n.EndJob()
+	want("two others", now, 0.5)
+	want("nothing is known of others", later, 0)
+	n.BeginJob()
+	n.BeginJob()
+	f.Observe(n, 1, 4, now) // an answer from before the other reservation arrived at the ledger
+	want("a reservation that the answer does not count", now, 0.5)
+	n.EndJob()
+	n.EndJob()
+	want("idle", now, 0)
+}
+
+// TestObservationsAge checks that what was seen of the jobs of others turns into the mean by and by: they end and begin unseen.
+func TestObservationsAge(t *testing.T) {
+	t.Parallel()
+	f, n := fleetWithNode(t, 16)
+	at := f.Now()
+	for range 2000 {
+		f.Observe(n, 8, 16, at)
+	}
+	f.Observe(n, 0, 16, at)
+	mean := math.Float64frombits(f.meanUtilization.Load()) * 16 // a little less than 8
+	for quarter, want := range []float64{0, 2, 4, 6, 8, 8} {
+		now := at + Instant(believed)*Instant(quarter)/4
+		if got := f.Utilization(n, now) * 16; got != want || math.Abs(mean-8) > 0.5 {
+			t.Errorf("after %d quarters of its validity %v jobs, want %v of a mean of %v", quarter, got, want, mean)
+		}
+	}
+}
+
+// TestUnknownNodeOfAnIdleFleetIsIdle checks that of two idle nodes of a fleet with little work the one of which nothing is known is not behind:
+// it would be chosen less often only because it was not chosen before.
+func TestUnknownNodeOfAnIdleFleetIsIdle(t *testing.T) {
+	t.Parallel()
+	f, seen := fleetWithNode(t, 4)
+	stranger, now := newNode(status(declared("b", slots(4)))), f.Now()
+	for i := range 1000 {
+		f.Observe(seen, i%10/9, 4, now) // each tenth time one of four slots is taken
+	}
+	f.Observe(seen, 0, 4, now)
+	if a, b := f.Utilization(seen, now), f.Utilization(stranger, now); a != b {
+		t.Errorf("shares %v of the idle node and %v of the unknown one", a, b)
 	}
 }
 

@@ -24,8 +24,8 @@ func (r *Reader) Age() time.Duration {
 	return time.Since(r.since)
 }
 
-// coverageOf counts the nodes by health, and the directions that had jobs in the last day by the number of their ready nodes. A direction
-// that nodes declare and nobody uses needs no spare.
+// coverageOf counts the nodes by health, and the directions that had jobs in the last day by the number of their ready nodes, in the pool or for the
+// tenant that has the fewest. A direction that nodes declare and nobody uses needs no spare.
 func coverageOf(s *wire.Stats) telemetry.Coverage {
 	n := &s.Nodes
 	used := make(map[[2]string]bool, len(s.Languages.LastDay.Directions))
@@ -36,16 +36,18 @@ func coverageOf(s *wire.Stats) telemetry.Coverage {
 	inUse := func(all []wire.DirectionCoverage) int {
 		count := 0
 		for i := range all {
-			if used[[2]string{all[i].SrcLang, all[i].TgtLang}] {
+			if d := [2]string{all[i].SrcLang, all[i].TgtLang}; used[d] {
 				count++
+				delete(used, d) // it is counted once, by the list with the fewest nodes
 			}
 		}
 		return count
 	}
+	none, one, more := inUse(s.Coverage.None), inUse(s.Coverage.One), inUse(s.Coverage.More)
 	return telemetry.Coverage{
 		Nodes: map[string]int{
 			"ready": n.Ready, "degraded": n.Degraded, "draining": n.Draining, "ejected": n.Ejected, "disconnected": n.Disconnected, "offline": n.Offline,
 		},
-		Directions: map[string]int{"0": inUse(s.Coverage.None), "1": inUse(s.Coverage.One), "more": inUse(s.Coverage.More)},
+		Directions: map[string]int{"0": none, "1": one, "more": more},
 	}
 }

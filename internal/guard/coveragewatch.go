@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 const (
@@ -22,11 +21,11 @@ const (
 	maxCoverageEvents = 10
 )
 
-// coverageWatch notices when directions that are in demand, which had jobs in the last day, lose their last ready node, and when they have one
-// again. It belongs to the leader; what it has reported is stored with the history, so that another leader does not report it again.
+// coverageWatch notices when directions that are in demand, which had jobs in the last day, lose their last ready node, in a pool or for a tenant
+// that depends on it, and when they have one again. It belongs to the leader; what it has reported is stored with the history, so that another leader does not report it again.
 type coverageWatch struct {
-	uncovered map[string]int64     // the directions that were reported, and since when they have no ready node, in Unix milliseconds
-	suspects  map[string]time.Time // those that have no ready node, and were not reported yet
+	uncovered map[string]int64     // what was reported, as fleet.Cover names it, and since when it has no ready node, in Unix milliseconds
+	suspects  map[string]time.Time // what has no ready node, and was not reported yet
 	pending   []store.Event        // that were not recorded yet
 }
 
@@ -44,15 +43,14 @@ func decodeWatch(body []byte) *coverageWatch {
 	return w
 }
 
-// update compares the coverage of directions with what was reported, and reports whether that has changed.
-func (w *coverageWatch) update(c *wire.StatsCoverage, demand counts, now time.Time) (changed bool) {
+// update compares the coverage with what was reported, and reports whether that has changed.
+func (w *coverageWatch) update(covers []coveredBy, demand counts, now time.Time) (changed bool) {
 	ready := make(map[string]int)
-	for _, list := range [][]wire.DirectionCoverage{c.None, c.One, c.More} {
-		for i := range list {
-			d := core.Direction{Src: core.Lang(list[i].SrcLang), Tgt: core.Lang(list[i].TgtLang)}
-			if demand[d.String()] > 0 {
-				ready[d.String()] = list[i].Ready
-			}
+	directions := make(map[string]core.Direction)
+	for i := range covers {
+		if c := &covers[i]; demand[c.Direction.String()] > 0 {
+			name := c.Cover.String()
+			ready[name], directions[name] = c.Ready, c.Direction
 		}
 	}
 	maps.DeleteFunc(w.suspects, func(name string, _ time.Time) bool { n, inDemand := ready[name]; return !inDemand || n > 0 })
@@ -69,12 +67,12 @@ func (w *coverageWatch) update(c *wire.StatsCoverage, demand counts, now time.Ti
 			lost = append(lost, name)
 		}
 	}
-	w.report(lost, "%s has no ready node", "%d more directions have no ready node", func(name string) (string, int) {
+	w.report(lost, directions, "%s has no ready node", "%d more directions have no ready node", func(name string) (string, int) {
 		w.uncovered[name] = w.suspects[name].UnixMilli()
 		delete(w.suspects, name)
 		return "", 0
 	})
-	w.report(restored, "%s has a ready node again", "%d more directions have a ready node again", func(name string) (string, int) {
+	w.report(restored, directions, "%s has a ready node again", "%d more directions have a ready node again", func(name string) (string, int) {
 		away := max(0, now.Sub(time.UnixMilli(w.uncovered[name]))).Round(time.Second)
 		delete(w.uncovered, name)
 		return fmt.Sprintf(" after %s", away), ready[name]
@@ -84,27 +82,26 @@ func (w *coverageWatch) update(c *wire.StatsCoverage, demand counts, now time.Ti
 	return len(lost)+len(restored) > 0 || len(w.uncovered) != before
 }
 
-// report makes the events of directions, with a text for each, or for the number of those that have none of their own. note notes that a
-// direction is reported, and returns what is added to its text and how many ready nodes it has.
-func (w *coverageWatch) report(directions []string, text, more string, note func(name string) (string, int)) {
-	for i, name := range directions {
+// report makes the events of what has changed, with a text for each, or for the number of those that have none of their own. note notes that one is
+// reported, and returns what is added to its text and how many ready nodes it has.
+func (w *coverageWatch) report(names []string, directions map[string]core.Direction, text, more string, note func(name string) (string, int)) {
+	for i, name := range names {
 		addition, ready := note(name)
 		if i < maxCoverageEvents {
-			d, _ := parseDirection(name)
-			w.pending = append(w.pending, store.Event{Kind: store.EventCoverage, Direction: d, Ready: ready, Detail: fmt.Sprintf(text, name) + addition})
+			w.pending = append(w.pending, store.Event{Kind: store.EventCoverage, Direction: directions[name], Ready: ready, Detail: fmt.Sprintf(text, name) + addition})
 		}
 	}
-	if n := len(directions) - maxCoverageEvents; n > 0 {
+	if n := len(names) - maxCoverageEvents; n > 0 {
 		w.pending = append(w.pending, store.Event{Kind: store.EventCoverage, Detail: fmt.Sprintf(more, n)})
 	}
 }
 
 // watchCoverage makes the changes of the coverage part of the history. A leader that has not read the whole fleet yet has nothing to report.
-func (g *Generator) watchCoverage(past *history, s *wire.Stats, day tally, now time.Time) {
+func (g *Generator) watchCoverage(past *history, day tally, now time.Time) {
 	if g.Fleet.Partial() {
 		return
 	}
-	if past.watch.update(&s.Coverage, day.Directions, now) {
+	if past.watch.update(g.survey.covers, day.Directions, now) {
 		past.unsaved[uncoveredPart] = func() any { return past.watch.uncovered }
 	}
 }

@@ -11,27 +11,18 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/events"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // coverageOfDirections makes a coverage in which the directions have so many ready nodes.
-func coverageOfDirections(ready map[string]int) *wire.StatsCoverage {
-	c := new(wire.StatsCoverage)
+func coverageOfDirections(ready map[string]int) (covers []coveredBy) {
 	for name, n := range ready {
 		d, _ := parseDirection(name)
-		entry := wire.DirectionCoverage{SrcLang: string(d.Src), TgtLang: string(d.Tgt), Ready: n}
-		switch n {
-		case 0:
-			c.None = append(c.None, entry)
-		case 1:
-			c.One = append(c.One, entry)
-		default:
-			c.More = append(c.More, entry)
-		}
+		covers = append(covers, coveredBy{fleet.Cover{Direction: d}, fleet.Covered{Nodes: 1, Ready: n}})
 	}
-	return c
+	return covers
 }
 
 // takeDetails returns the details of the events that are pending, and removes them.

@@ -3,6 +3,7 @@ package guard
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math"
 	"math/rand/v2"
@@ -34,7 +35,8 @@ type Ejector struct {
 	Counted *prometheus.CounterVec // decisions, by decision and reason
 	Log     *slog.Logger
 
-	past pastEjections // of nodes that may have left
+	past pastEjections               // of nodes that may have left
+	kept map[core.NodeID]fleet.Cover // nodes that were outliers at the last step and kept their slots, and for what
 }
 
 const (
@@ -56,6 +58,8 @@ func (e *Ejector) Judge(ctx context.Context, fence int64, seen Health, direction
 	if e.past == nil {
 		e.past = make(pastEjections)
 	}
+	kept := make(map[core.NodeID]fleet.Cover)
+	defer func() { e.kept = kept }()
 	now := time.Now()
 	e.past.forgetOld(now)
 	var limited, outliers []*core.Node
@@ -70,7 +74,7 @@ func (e *Ejector) Judge(ctx context.Context, fence int64, seen Health, direction
 	if len(limited)+len(outliers) == 0 {
 		return
 	}
-	step := &step{Ejector: e, fence: fence, seen: &seen, covers: e.coverage(directions, append(limited, outliers...))}
+	step := &step{Ejector: e, fence: fence, seen: &seen, covers: e.coverage(directions, append(limited, outliers...)), kept: kept}
 	for _, n := range limited {
 		step.continueWith(ctx, n)
 	}
@@ -94,13 +98,14 @@ type step struct {
 	*Ejector
 	fence  int64
 	seen   *Health
-	covers []cover
+	covers *fleet.Coverage
+	kept   map[core.NodeID]fleet.Cover // the nodes that keep their slots at this step
 }
 
-// eject withholds all slots of a node, unless its directions need them.
+// eject withholds all slots of a node, unless they are needed.
 func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionReason) {
-	if cause := s.neededBy(n); cause != "" {
-		s.Counted.WithLabelValues(telemetry.AdmissionWithheld, cause).Inc()
+	if cause, by := s.neededBy(n); cause != "" {
+		s.keep(n, reason, cause, by)
 		return
 	}
 	times := max(n.Admission.Times, s.past[n.ID].times) + 1
@@ -113,6 +118,23 @@ func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionRea
 	s.Counted.WithLabelValues(telemetry.AdmissionEjected, string(reason)).Inc()
 	s.Log.Warn("a node fails much more often than others: it gets no jobs for a while", "node_id", n.ID, "reason", reason, "times", times, "for", lasts.Round(time.Second))
 	s.Events.Record(store.Event{Kind: store.EventNodeEjected, Node: n.ID, Tenant: n.Tenant, Detail: string(reason) + ", for " + lasts.Round(time.Second).String()})
+}
+
+// keep leaves a node its slots although it should be ejected. The event is recorded once, not at every step.
+func (s *step) keep(n *core.Node, reason core.AdmissionReason, cause string, by fleet.Cover) {
+	s.Counted.WithLabelValues(telemetry.AdmissionWithheld, cause).Inc()
+	s.kept[n.ID] = by
+	if _, known := s.Ejector.kept[n.ID]; known {
+		return
+	}
+	why := "is the last ready node"
+	if cause == telemetry.WithheldHalf {
+		why = "has slots of the half that must stay"
+	}
+	s.Log.Warn("a node fails much more often than others, and is not ejected because it is needed", "node_id", n.ID, "reason", reason, "needed_by", by.String())
+	s.Events.Record(store.Event{
+		Kind: store.EventCoverage, Node: n.ID, Tenant: n.Tenant, Detail: fmt.Sprintf("%s, and not ejected: it %s of %s", reason, why, by),
+	})
 }
 
 // continueWith decides about a node that was ejected: whether its time is over, and whether it may have more slots.
@@ -187,77 +209,54 @@ func (s *step) admit(ctx context.Context, n *core.Node, a core.Admission, lasts 
 		return false
 	case admitted:
 		s.Fleet.Redeclare(decided)
-		s.replace(n, decided)
+		s.recount(n, decided)
 	}
 	return admitted
 }
 
-// cover is how well a direction is covered.
-type cover struct {
-	requirement     core.Requirement
-	nodes           int // that may get jobs
-	slots, withheld int // of all nodes that would get jobs if they were admitted
+// recount counts a node as it is after a decision.
+func (s *step) recount(before, after *core.Node) {
+	if s.covers == nil {
+		return
+	}
+	was, is := s.Fleet.CoveringNode(before), s.Fleet.CoveringNode(after)
+	s.covers.Replace(&was, &is)
 }
 
-// coverage returns how well the directions are covered that some of the nodes serve.
-func (e *Ejector) coverage(directions []core.Direction, of []*core.Node) []cover {
-	var covers []cover
+// coverage returns how well the directions are covered that some of the nodes serve, in each pool and for each tenant that depends on them.
+func (e *Ejector) coverage(directions []core.Direction, of []*core.Node) *fleet.Coverage {
+	var served []core.Direction
 	for _, d := range directions {
 		r := core.NewRequirement(d, false)
 		if slices.ContainsFunc(of, func(n *core.Node) bool { return r.Mismatch(&n.Capability) == core.ReasonNone }) {
-			covers = append(covers, cover{requirement: r})
+			served = append(served, d)
 		}
 	}
-	for m := range e.Fleet.All() {
-		for i := range covers {
-			covers[i].count(m.Declared(), 1)
-		}
-	}
-	return covers
+	return e.Fleet.Cover(served)
 }
 
-// count adds a node that serves the direction, or with -1 removes it.
-func (c *cover) count(n *core.Node, sign int) {
-	if !n.AcceptsJobs() || !n.Reachable() || c.requirement.Mismatch(&n.Capability) != core.ReasonNone {
-		return
-	}
-	c.slots += sign * n.MaxJobs
-	c.withheld += sign * (n.MaxJobs - n.Slots())
-	if n.Slots() > 0 {
-		c.nodes += sign
-	}
-}
-
-// replace counts a node as it is after a decision.
-func (s *step) replace(before, after *core.Node) {
-	for i := range s.covers {
-		s.covers[i].count(before, -1)
-		s.covers[i].count(after, 1)
-	}
-}
-
-// neededBy says why a node must keep its slots: one of the directions that were requested lately would have no other node, or less than
-// half of its slots. Empty: no direction needs it.
-func (s *step) neededBy(n *core.Node) string {
-	for i := range s.covers {
-		c := s.covers[i] // a copy
-		if c.requirement.Mismatch(&n.Capability) != core.ReasonNone {
-			continue
-		}
-		c.count(n, -1)
+// neededBy says why a node must keep its slots, and for what: one of the directions that were requested lately would have no other node, in a pool or
+// for a tenant, or less than half of its slots. Empty: nothing needs it.
+func (s *step) neededBy(n *core.Node) (cause string, by fleet.Cover) {
+	counted := s.Fleet.CoveringNode(n)
+	for cover, rest := range s.covers.Needs(&counted) {
 		switch {
-		case c.nodes == 0:
-			return telemetry.WithheldLast
-		case 2*(c.withheld+n.MaxJobs) > c.slots+n.MaxJobs:
-			return telemetry.WithheldHalf
+		case rest.Ready == 0:
+			return telemetry.WithheldLast, cover
+		case cause == "" && 2*(rest.Withheld+n.MaxJobs) > rest.Slots+n.MaxJobs:
+			cause, by = telemetry.WithheldHalf, cover
 		}
 	}
-	return ""
+	return cause, by
 }
 
-// isLast reports whether a direction has no node because one that was ejected gets no jobs.
+// isLast reports whether a direction has no node, in a pool or for a tenant, because one that was ejected gets no jobs.
 func (s *step) isLast(n *core.Node) bool {
-	return slices.ContainsFunc(s.covers, func(c cover) bool {
-		return c.nodes == 0 && c.requirement.Mismatch(&n.Capability) == core.ReasonNone
-	})
+	counted := s.Fleet.CoveringNode(n)
+	for _, rest := range s.covers.Needs(&counted) {
+		if rest.Ready == 0 && n.Slots() == 0 {
+			return true
+		}
+	}
+	return false
 }

@@ -7,11 +7,13 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"pgregory.net/rapid"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -39,9 +41,12 @@ func newJudged(t rapid.TB, slots int, nodes map[core.NodeID][]core.Lang, directi
 	return j
 }
 
-func (j *judged) register(id core.NodeID, slots int, langs []core.Lang) {
+func (j *judged) register(id core.NodeID, slots int, langs []core.Lang, changes ...func(*core.Node)) {
 	j.t.Helper()
 	node := core.Node{ID: id, Health: core.HealthReady, MaxJobs: slots, Callback: "http://127.0.0.1:9/", Capability: core.Capability{Semantic: langs, AnyPair: true}}
+	for _, change := range changes {
+		change(&node)
+	}
 	node.Capability.Normalise()
 	r, err := j.store.Register(context.Background(), store.RegisterParams{Node: node})
 	if err != nil {
@@ -262,4 +267,84 @@ func (j *judged) uncovered(d core.Direction) string {
 		return fmt.Sprintf("%v has %d nodes, and %d of its %d slots are those of ejected nodes", d, left, ejected, all)
 	}
 	return ""
+}
+
+// recordEvents records events and returns a function that returns those of one kind so far.
+func (j *judged) recordEvents(kind store.EventKind) (details func() []string) {
+	j.Events = events.NewRecorder("i-1", prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}), discardLog)
+	return func() (details []string) {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		j.Events.Run(ended, j.store) // writes what is queued
+		page, err := j.store.ReadEvents(context.Background(), store.ReadLogParams{Limit: 100})
+		if err != nil {
+			j.t.Fatal(err)
+		}
+		for _, e := range page.Entries {
+			if e.Kind == kind {
+				details = append(details, string(e.Node)+": "+e.Detail)
+			}
+		}
+		return details
+	}
+}
+
+// TestPoolsKeepTheirLastNode: a node without which a pool would have none for a direction, or the tenant that is bound to it, keeps its slots
+// whatever it does, although the fleet has many others; the event says so once.
+func TestPoolsKeepTheirLastNode(t *testing.T) {
+	type nodes = map[core.NodeID][]func(*core.Node)
+	has := func(service string) func(*core.Node) {
+		return func(n *core.Node) { n.Capability.Services = []core.Service{{ID: service, Status: core.ServiceReady}} }
+	}
+	ofAcme := func(n *core.Node) { n.Tenant = "acme" }
+	drained := func(n *core.Node) { n.Health = core.HealthDraining }
+	for name, c := range map[string]struct {
+		nodes nodes
+		kept  string // for what; empty: it is ejected
+	}{
+		"the only one":                     {nodes{"a": {has("bound")}}, "en→zh in pool bound"},
+		"the others are drained":           {nodes{"a": {has("bound")}, "b": {has("bound"), drained}, "c": {has("bound"), drained}}, "en→zh in pool bound"},
+		"the others are of a tenant":       {nodes{"a": {has("bound")}, "b": {has("bound"), ofAcme}}, "en→zh in pool bound"},
+		"the only one of the bound tenant": {nodes{"a": {has("bound"), ofAcme}}, "en→zh in pool bound for tenant acme"},
+		"there are others":                 {nodes{"a": {has("bound")}, "b": {has("bound")}}, ""},
+		"shared ones serve the tenant":     {nodes{"a": {has("bound"), ofAcme}, "b": {has("bound")}}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := newJudged(t, 8, nil, enZH)
+				for id, changes := range c.nodes {
+					j.register(id, 8, zhEN, changes...)
+				}
+				for i := range 10 {
+					j.register(core.NodeID(fmt.Sprint("other-", i)), 8, zhEN, has("other"))
+				}
+				j.Fleet.SetPools(&core.Pools{
+					Defined:   []core.PoolDefinition{{ID: "bound", RequiredServices: []string{"bound"}}, {ID: "rest", RequiredServices: []string{"other"}}},
+					Overrides: map[core.TenantID]core.PoolID{"acme": "bound"},
+				})
+				details := j.recordEvents(store.EventCoverage)
+				for range 3 {
+					j.judge(seenOf("a", 20, 20))
+				}
+				var want []string
+				if c.kept != "" {
+					want = []string{"a: failing, and not ejected: it is the last ready node of " + c.kept}
+				}
+				if diff := cmp.Diff(want, details()); diff != "" {
+					t.Errorf("events (-want +got):\n%s", diff)
+				}
+				if ejected := j.slots("a") == 0; ejected != (c.kept == "") {
+					t.Errorf("ejected: %v", ejected)
+				}
+				if c.kept == "" {
+					return
+				}
+				j.judge(Health{})
+				j.judge(seenOf("a", 20, 20)) // it fails again
+				if got := details(); len(got) != 2 {
+					t.Errorf("events after it failed again: %v", got)
+				}
+			})
+		})
+	}
 }

@@ -115,7 +115,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	snapshot.Point = newPoint(snapshot.Stats, step, past.series.last(), g.Interval)
 	snapshot.Demand = demandOf(past.sum(minutes, recentMinutes, now), step)
 	past.addPoint(snapshot.Point)
-	g.watchCoverage(past, snapshot.Stats, day, now)
+	g.watchCoverage(past, day, now)
 	parts, err := past.parts(now)
 	if err != nil {
 		return false, err

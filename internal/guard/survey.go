@@ -22,8 +22,15 @@ const (
 // survey has what a pass over all nodes counts.
 type survey struct {
 	nodes    wire.StatsNodes
+	covers   []coveredBy // by slots
 	coverage wire.StatsCoverage
 	compute  wire.StatsCompute
+}
+
+// coveredBy is how well a direction is covered, in a pool or for a tenant if that is named.
+type coveredBy struct {
+	fleet.Cover
+	fleet.Covered
 }
 
 // surveyFleet counts the nodes of a fleet, and those that serve each direction. The catalog, ordered by id, has the names of services.
@@ -32,12 +39,6 @@ func surveyFleet(f *fleet.Fleet, catalog []modelhub.Service, directions []core.D
 	s.wanted = slices.Clone(directions)
 	for n := range f.All() {
 		s.addDeclared(n.Declared())
-	}
-	s.requirements = make([]core.Requirement, len(s.wanted))
-	s.coverage = make([]wire.DirectionCoverage, len(s.wanted))
-	for i, d := range s.wanted {
-		s.requirements[i] = core.NewRequirement(d, false)
-		s.coverage[i] = wire.DirectionCoverage{SrcLang: string(d.Src), TgtLang: string(d.Tgt)}
 	}
 	for n := range f.All() {
 		s.count(n)
@@ -48,7 +49,11 @@ func surveyFleet(f *fleet.Fleet, catalog []modelhub.Service, directions []core.D
 	}
 	s.nodes.CountedMS = time.Now().UnixMilli()
 	result := &survey{nodes: s.nodes}
-	result.coverage = s.sortCoverage()
+	for cover, covered := range f.Cover(s.wanted).All() {
+		result.covers = append(result.covers, coveredBy{cover, covered})
+	}
+	result.coverage = viewCoverage(result.covers)
+	result.coverage.Directions = len(s.wanted)
 	result.compute.Services, result.compute.OtherServices = mostInstalled(s.services, s.otherServices, func(u *wire.ServiceUse) (int, string) { return u.Installed, u.ServiceID + "@" + u.Version })
 	s.addCatalog(&result.compute, catalog)
 	result.compute.Models, result.compute.OtherModels = mostInstalled(s.models, s.otherModels, func(u *wire.ModelUse) (int, string) { return u.Installed, u.ModelID })
@@ -60,8 +65,6 @@ type surveyor struct {
 	fleet         *fleet.Fleet
 	now           fleet.Instant
 	wanted        []core.Direction
-	requirements  []core.Requirement
-	coverage      []wire.DirectionCoverage
 	nodes         wire.StatsNodes
 	services      map[core.Service]*wire.ServiceUse // by id, version and type
 	models        map[string]*wire.ModelUse
@@ -107,15 +110,6 @@ func (s *surveyor) count(n *fleet.Node) {
 		s.nodes.Degraded++
 	}
 	s.countInstalled(n, declared, ready, slots)
-	if !ready || n.Unready(false, s.now) != core.ReasonNone {
-		return
-	}
-	for i := range s.requirements {
-		if s.requirements[i].Mismatch(&declared.Capability) == core.ReasonNone {
-			s.coverage[i].Ready++
-			s.coverage[i].Slots += slots
-		}
-	}
 }
 
 // used returns how many slots of a node are in use, as far as that is known.
@@ -188,22 +182,28 @@ func (s *surveyor) addCatalog(c *wire.StatsCompute, catalog []modelhub.Service) 
 	}
 }
 
-// sortCoverage sorts the directions by how many nodes they have.
-func (s *surveyor) sortCoverage() wire.StatsCoverage {
-	c := wire.StatsCoverage{
-		Directions: len(s.coverage), None: []wire.DirectionCoverage{}, One: []wire.DirectionCoverage{}, More: []wire.DirectionCoverage{},
-	}
-	slices.SortFunc(s.coverage, func(a, b wire.DirectionCoverage) int {
-		return cmp.Or(cmp.Compare(a.Slots, b.Slots), cmp.Compare(a.SrcLang, b.SrcLang), cmp.Compare(a.TgtLang, b.TgtLang))
+// viewCoverage sorts what is covered by its slots, and lists it. A pool is listed only if it has at most one ready node.
+func viewCoverage(all []coveredBy) wire.StatsCoverage {
+	c := wire.StatsCoverage{None: []wire.DirectionCoverage{}, One: []wire.DirectionCoverage{}, More: []wire.DirectionCoverage{}}
+	slices.SortFunc(all, func(a, b coveredBy) int {
+		return cmp.Or(cmp.Compare(a.Slots-a.Withheld, b.Slots-b.Withheld), cmp.Compare(a.Src, b.Src), cmp.Compare(a.Tgt, b.Tgt),
+			cmp.Compare(a.Pool, b.Pool), cmp.Compare(a.Tenant, b.Tenant))
 	})
-	for _, d := range s.coverage {
-		switch d.Ready {
-		case 0:
-			c.None = append(c.None, d)
-		case 1:
-			c.One = append(c.One, d)
-		default:
-			c.More = append(c.More, d)
+	for i := range all {
+		d := &all[i]
+		list := &c.More
+		switch {
+		case d.Ready == 0:
+			list = &c.None
+		case d.Ready == 1:
+			list = &c.One
+		case d.Pool != "":
+			continue
+		}
+		if len(*list) < maxListed {
+			*list = append(*list, wire.DirectionCoverage{
+				SrcLang: string(d.Src), TgtLang: string(d.Tgt), PoolID: string(d.Pool), TenantID: string(d.Tenant), Ready: d.Ready, Slots: d.Slots - d.Withheld,
+			})
 		}
 	}
 	return c

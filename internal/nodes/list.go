@@ -122,6 +122,43 @@ func (r *Registry) mayMatch(f *Filter, id core.NodeID) bool {
 type DirectionCapacity struct {
 	core.Direction
 	Nodes, Ready, Capacity, InFlight int
+	// Uncovered are the pools, and the tenants, that have registered nodes for the direction and no ready one. It is nil if only some nodes
+	// are selected.
+	Uncovered []core.CoverGroup
+}
+
+// directionEntry is a direction that is being counted.
+type directionEntry struct {
+	DirectionCapacity
+	groups map[core.CoverGroup]int // that have registered nodes, and how many of these are ready
+}
+
+// cover counts a node in the groups that depend on it.
+func (c *directionEntry) cover(groups []core.CoverGroup, ready bool) {
+	if c.groups == nil && len(groups) > 0 {
+		c.groups = make(map[core.CoverGroup]int)
+	}
+	for _, g := range groups {
+		n := c.groups[g]
+		if ready {
+			n++
+		}
+		c.groups[g] = n
+	}
+}
+
+// uncovered lists the groups without a ready node.
+func (c *directionEntry) uncovered() (list []core.CoverGroup) {
+	for g, ready := range c.groups {
+		if g.Tenant != "" {
+			ready += c.groups[core.CoverGroup{Pool: g.Pool}]
+		}
+		if ready == 0 && g != (core.CoverGroup{}) {
+			list = append(list, g)
+		}
+	}
+	slices.SortFunc(list, core.CompareCoverGroups)
+	return list
 }
 
 // maxNodeDirections bounds how many directions of one node are counted.
@@ -141,29 +178,44 @@ type DirectionFilter struct {
 // reports whether there are more. It is computed from this instance's fleet; only the occupancy of the nodes that serve the
 // page's directions is read from the store.
 func (r *Registry) ListDirections(ctx context.Context, f DirectionFilter, after core.Direction, limit int) (list []DirectionCapacity, more bool, err error) {
-	page := directionPage{after: after, limit: limit + 1, directions: make(map[core.Direction]*DirectionCapacity)}
+	page := directionPage{after: after, limit: limit + 1, directions: make(map[core.Direction]*directionEntry)}
 	for _, d := range f.Also {
 		if f.Lang == "" || d.Src == f.Lang || d.Tgt == f.Lang {
 			page.entry(d)
 		}
 	}
-	for n := range r.fleet.All() {
-		declared := n.Declared()
-		for _, d := range f.directions(declared) {
-			c := page.entry(d)
+	divided := r.fleet.Divided()
+	division := divided.Definition()
+	// Without pools and tenants all nodes are in one group, for which the direction itself stands; and some nodes say nothing about a group.
+	grouped := (division != nil || divided.HasTenants()) && f.Region == "" && f.Node == "" && f.Tenant == nil
+	for n := range r.fleet.Covering() {
+		groups, count := division.CoverGroupsOf(n.Declared.Tenant, n.Pool)
+		if !grouped {
+			count = 0
+		}
+		for _, d := range f.directions(n.Declared) {
+			c := page.directions[d]
+			if !n.Silent {
+				c = page.entry(d)
+			}
 			if c == nil {
 				continue
 			}
+			c.cover(groups[:count], n.Ready())
+			if n.Silent {
+				continue
+			}
 			c.Nodes++
-			if r.isGrantable(n) {
+			if n.Usable && !n.Declared.Ejected() {
 				c.Ready++
-				c.Capacity += declared.Slots()
+				c.Capacity += n.Declared.Slots()
 			}
 		}
 	}
 	page.truncate()
 	for _, c := range page.directions {
-		list = append(list, *c)
+		c.Uncovered = c.uncovered()
+		list = append(list, c.DirectionCapacity)
 	}
 	slices.SortFunc(list, func(a, b DirectionCapacity) int { return compareDirections(a.Direction, b.Direction) })
 	if more = len(list) > limit; more {
@@ -177,12 +229,12 @@ func (r *Registry) ListDirections(ctx context.Context, f DirectionFilter, after 
 type directionPage struct {
 	after      core.Direction
 	limit      int
-	directions map[core.Direction]*DirectionCapacity
+	directions map[core.Direction]*directionEntry
 	last       *core.Direction // later directions were dropped; nil: none was dropped yet
 }
 
 // entry returns the entry of a direction; nil if it is not on the page.
-func (p *directionPage) entry(d core.Direction) *DirectionCapacity {
+func (p *directionPage) entry(d core.Direction) *directionEntry {
 	if compareDirections(d, p.after) <= 0 || p.last != nil && compareDirections(d, *p.last) > 0 {
 		return nil
 	}
@@ -192,7 +244,7 @@ func (p *directionPage) entry(d core.Direction) *DirectionCapacity {
 			p.truncate()
 			return p.entry(d)
 		}
-		entry = &DirectionCapacity{Direction: d}
+		entry = &directionEntry{DirectionCapacity: DirectionCapacity{Direction: d}}
 		p.directions[d] = entry
 	}
 	return entry

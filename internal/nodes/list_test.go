@@ -153,6 +153,45 @@ func TestListDirections(t *testing.T) {
 	})
 }
 
+// TestListDirectionsNamesUncoveredPools: a direction that has ready nodes names the pools, and the tenants, that have none.
+func TestListDirectionsNamesUncoveredPools(t *testing.T) {
+	run(t, func(t *testing.T, h *harness) {
+		has := func(service string) func(*nodes.Patch) {
+			return func(p *nodes.Patch) { p.Services = []core.Service{{ID: service, Status: core.ServiceReady}} }
+		}
+		h.add("b1", 2, has("b"))
+		h.add("b2", 2, has("b"))
+		h.add("r1", 2, has("r"))
+		h.fleet.SetPools(&core.Pools{
+			Defined:   []core.PoolDefinition{{ID: "bound", RequiredServices: []string{"b"}}, {ID: "rest", RequiredServices: []string{"r"}}},
+			Overrides: map[core.TenantID]core.PoolID{"acme": "bound"},
+		})
+		for _, c := range []struct {
+			drain  core.NodeID
+			filter nodes.DirectionFilter
+			want   []core.CoverGroup
+		}{
+			{"b1", nodes.DirectionFilter{}, nil},
+			{"b2", nodes.DirectionFilter{}, []core.CoverGroup{{Pool: "bound"}}},
+			{"b2", nodes.DirectionFilter{Node: "b2"}, nil},
+			{"r1", nodes.DirectionFilter{}, []core.CoverGroup{{Pool: "bound"}, {Pool: "rest"}}},
+		} {
+			if _, err := h.registry.Drain(t.Context(), c.drain, true); err != nil {
+				t.Fatal(err)
+			}
+			list, _, err := h.registry.ListDirections(t.Context(), c.filter, core.Direction{}, 10)
+			if err != nil || len(list) != 2 {
+				t.Fatalf("%v, %v", list, err)
+			}
+			for _, d := range list {
+				if diff := cmp.Diff(c.want, d.Uncovered); diff != "" {
+					t.Errorf("%s without %s (-want +got):\n%s", d.Direction, c.drain, diff)
+				}
+			}
+		}
+	})
+}
+
 // The pages of many directions together are all directions, once, whatever the limit.
 func TestListDirectionsInPages(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {

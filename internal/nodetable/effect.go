@@ -15,21 +15,21 @@ const (
 	maxListed  = 200
 )
 
-// DrainEffect returns what would be missing if nodes were drained, but for their jobs. Of each node, other nodes count that are ready and serve
-// everybody whom the node serves: those without a tenant, and those of its own. The error is that of the context.
+// DrainEffect returns what would be missing if nodes were drained, but for their jobs: in each group of nodes on which jobs depend that has some of
+// them. The error is that of the context.
 func (t *Table) DrainEffect(ctx context.Context, drained ...*core.Node) (*wire.DrainEffect, error) {
 	s, err := t.current(ctx)
 	if err != nil {
 		return nil, err
 	}
-	e := newEffect(s, drained)
-	for tenant, directions := range e.directions {
-		others, capabilities := e.others(tenant)
+	e := newEffect(s, drained, t.fleet.Division())
+	for group, directions := range e.directions {
+		others, capabilities := e.others(group)
 		for _, d := range directions {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
-			e.add(d, countServing(d, others, capabilities))
+			e.add(group, d, countServing(d, others, capabilities))
 		}
 	}
 	e.sort()
@@ -39,22 +39,31 @@ func (t *Table) DrainEffect(ctx context.Context, drained ...*core.Node) (*wire.D
 // effect is what would be missing if nodes were drained, while it is counted.
 type effect struct {
 	*snapshot
+	division   *core.Pools
 	drained    map[core.NodeID]bool
-	directions map[core.TenantID][]core.Direction // of the drained nodes of a tenant, each once
+	directions map[core.CoverGroup][]core.Direction // of the drained nodes of a group, each once
+	cells      map[core.CoverGroup]*cell            // the other ready nodes, each in the cell of its pool and its tenant
 	out        *wire.DrainEffect
 }
 
-func newEffect(s *snapshot, drained []*core.Node) *effect {
+// cell counts the ready nodes of each kind of one pool and one tenant.
+type cell struct {
+	nodes        []int
+	capabilities []*core.Capability
+}
+
+func newEffect(s *snapshot, drained []*core.Node, division *core.Pools) *effect {
 	e := &effect{
-		snapshot: s, drained: make(map[core.NodeID]bool, len(drained)), directions: make(map[core.TenantID][]core.Direction),
-		out: &wire.DrainEffect{None: []wire.DirectionName{}, One: []wire.DirectionName{}},
+		snapshot: s, division: division, drained: make(map[core.NodeID]bool, len(drained)), directions: make(map[core.CoverGroup][]core.Direction),
+		cells: make(map[core.CoverGroup]*cell),
+		out:   &wire.DrainEffect{None: []wire.DirectionName{}, One: []wire.DirectionName{}},
 	}
 	for _, n := range drained {
 		e.drained[n.ID] = true
 		e.out.Slots += n.Slots()
 	}
-	known := make(map[ownedDirection]bool)
-	kinds := make(map[ownedKind]bool) // whose directions are known
+	known := make(map[groupDirection]bool)
+	kinds := make(map[groupKind]bool) // whose directions are known
 	ready, own, listed := 0, 0, make(map[core.NodeID]bool, len(drained))
 	for i := range s.rows {
 		r := &s.rows[i]
@@ -62,20 +71,23 @@ func newEffect(s *snapshot, drained []*core.Node) *effect {
 			ready += int(r.slots)
 		}
 		if !e.drained[r.node.ID] {
+			if r.grantable {
+				e.count(r)
+			}
 			continue
 		}
 		listed[r.node.ID] = true
 		if r.grantable {
 			own += int(r.slots)
 		}
-		if kind := (ownedKind{r.node.Tenant, r.kindNumber}); !kinds[kind] {
+		if kind := (groupKind{core.CoverGroup{Pool: r.pool, Tenant: r.node.Tenant}, r.kindNumber}); !kinds[kind] {
 			kinds[kind] = true
-			e.addDirections(known, r.node)
+			e.addDirections(known, r.node, r.pool)
 		}
 	}
 	for _, n := range drained {
 		if !listed[n.ID] { // it has registered since
-			e.addDirections(known, n)
+			e.addDirections(known, n, e.poolOf(n))
 		}
 	}
 	if own > 0 {
@@ -85,48 +97,75 @@ func newEffect(s *snapshot, drained []*core.Node) *effect {
 }
 
 type (
-	// ownedKind is a kind of nodes of a tenant.
-	ownedKind struct {
-		tenant core.TenantID
-		kind   int32
+	// groupKind is a kind of nodes of a pool and a tenant.
+	groupKind struct {
+		core.CoverGroup
+		kind int32
 	}
-	// ownedDirection is a direction that nodes of a tenant serve.
-	ownedDirection struct {
-		tenant    core.TenantID
+	// groupDirection is a direction that nodes of a group serve.
+	groupDirection struct {
+		core.CoverGroup
 		direction core.Direction
 	}
 )
 
-// addDirections adds the directions of a drained node that are not known yet, while there is room.
-func (e *effect) addDirections(known map[ownedDirection]bool, n *core.Node) {
+func (e *effect) poolOf(n *core.Node) core.PoolID {
+	if e.division == nil {
+		return ""
+	}
+	return e.division.Assign(n).Pool
+}
+
+// addDirections adds the directions of a drained node of a pool that are not known yet to the groups that depend on it, while there is room.
+func (e *effect) addDirections(known map[groupDirection]bool, n *core.Node, pool core.PoolID) {
+	groups, count := e.division.CoverGroupsOf(n.Tenant, pool)
 	for _, d := range n.Capability.Directions(maxCounted + 1) {
-		key := ownedDirection{n.Tenant, d}
-		if known[key] {
-			continue
+		for _, g := range groups[:count] {
+			key := groupDirection{g, d}
+			if known[key] {
+				continue
+			}
+			if len(known) >= maxCounted*count {
+				e.out.Truncated = true
+				return
+			}
+			known[key] = true
+			e.directions[g] = append(e.directions[g], d)
 		}
-		if len(known) == maxCounted {
-			e.out.Truncated = true
-			return
-		}
-		known[key] = true
-		e.directions[n.Tenant] = append(e.directions[n.Tenant], d)
 	}
 }
 
-// others counts the ready nodes of each kind that are not drained and serve a tenant.
-func (e *effect) others(tenant core.TenantID) (nodes []int, capabilities []*core.Capability) {
+// count counts a ready node that is not drained.
+func (e *effect) count(r *row) {
+	key := core.CoverGroup{Pool: r.pool, Tenant: r.node.Tenant}
+	c := e.cells[key]
+	if c == nil {
+		c = &cell{make([]int, e.kinds), make([]*core.Capability, e.kinds)}
+		e.cells[key] = c
+	}
+	c.nodes[r.kindNumber]++
+	c.capabilities[r.kindNumber] = r.kind.capability
+}
+
+// others counts the nodes of each kind of a group.
+func (e *effect) others(group core.CoverGroup) (nodes []int, capabilities []*core.Capability) {
 	nodes, capabilities = make([]int, e.kinds), make([]*core.Capability, e.kinds)
-	for i := range e.rows {
-		if r := &e.rows[i]; r.grantable && !e.drained[r.node.ID] && r.node.Serves(tenant) {
-			nodes[r.kindNumber]++
-			capabilities[r.kindNumber] = r.kind.capability
+	for key, c := range e.cells {
+		if key.Tenant != "" && key.Tenant != group.Tenant || !e.division.HasPool(group, key.Pool) {
+			continue
+		}
+		for kind, n := range c.nodes {
+			if n > 0 {
+				nodes[kind] += n
+				capabilities[kind] = c.capabilities[kind]
+			}
 		}
 	}
 	return nodes, capabilities
 }
 
-// add adds a direction that so many other nodes serve, unless these are enough.
-func (e *effect) add(d core.Direction, serving int) {
+// add adds a direction of a group that so many other nodes serve, unless these are enough.
+func (e *effect) add(group core.CoverGroup, d core.Direction, serving int) {
 	list := &e.out.None
 	switch serving {
 	case 0:
@@ -135,21 +174,18 @@ func (e *effect) add(d core.Direction, serving int) {
 	default:
 		return
 	}
-	name := wire.DirectionName{SrcLang: string(d.Src), TgtLang: string(d.Tgt)}
-	switch {
-	case slices.Contains(*list, name): // of another tenant
-	case len(*list) == maxListed:
+	if len(*list) == maxListed {
 		e.out.Truncated = true
-	default:
-		*list = append(*list, name)
+		return
 	}
+	*list = append(*list, wire.DirectionName{SrcLang: string(d.Src), TgtLang: string(d.Tgt), PoolID: string(group.Pool), TenantID: string(group.Tenant)})
 }
 
 // sort orders the directions by their languages.
 func (e *effect) sort() {
 	for _, list := range [][]wire.DirectionName{e.out.None, e.out.One} {
 		slices.SortFunc(list, func(a, b wire.DirectionName) int {
-			return cmp.Or(cmp.Compare(a.SrcLang, b.SrcLang), cmp.Compare(a.TgtLang, b.TgtLang))
+			return cmp.Or(cmp.Compare(a.SrcLang, b.SrcLang), cmp.Compare(a.TgtLang, b.TgtLang), cmp.Compare(a.PoolID, b.PoolID), cmp.Compare(a.TenantID, b.TenantID))
 		})
 	}
 }

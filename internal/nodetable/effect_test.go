@@ -175,15 +175,66 @@ func TestDrainEffectOfMany(t *testing.T) {
 	}
 	want := &wire.DrainEffect{
 		Slots: 12, ShareOfSlots: 0.6, None: []wire.DirectionName{},
-		One: []wire.DirectionName{{SrcLang: "de", TgtLang: "en"}, {SrcLang: "en", TgtLang: "de"}},
+		One: []wire.DirectionName{{SrcLang: "de", TgtLang: "en"}, {SrcLang: "en", TgtLang: "de"}, {SrcLang: "en", TgtLang: "de", TenantID: "acme"}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	if got, err = table.DrainEffect(t.Context(), a.Node, b.Node, c.Node, acme.Node, rest.Node); err != nil || len(got.None) != 2 || len(got.One) != 0 || got.ShareOfSlots != 1 {
+	if got, err = table.DrainEffect(t.Context(), a.Node, b.Node, c.Node, acme.Node, rest.Node); err != nil || len(got.None) != 3 || len(got.One) != 0 || got.ShareOfSlots != 1 {
 		t.Errorf("without all nodes: %+v, %v", got, err)
 	}
 	if got, err = table.DrainEffect(t.Context()); err != nil || got.Slots != 0 || len(got.None)+len(got.One) != 0 {
 		t.Errorf("without none: %+v, %v", got, err)
+	}
+}
+
+// TestDrainEffectKnowsPools: the last node of a pool is missing there although others serve its directions, also if it serves one tenant, which is
+// bound to the pool.
+func TestDrainEffectKnowsPools(t *testing.T) {
+	t.Parallel()
+	division := &core.Pools{
+		Defined:   []core.PoolDefinition{{ID: "large", RequiredServices: []string{"large"}}, {ID: "small", RequiredServices: []string{"small"}}},
+		Overrides: map[core.TenantID]core.PoolID{"acme": "large"},
+	}
+	has := func(service string) func(*store.NodeStatus) {
+		return declares(func(n *core.Node) {
+			n.Capability.Services = []core.Service{{ID: service, Status: core.ServiceReady}}
+		})
+	}
+	in := func(pool, tenant string) wire.DirectionName {
+		return wire.DirectionName{SrcLang: "de", TgtLang: "en", PoolID: pool, TenantID: tenant}
+	}
+	a, b := node("a", translates(deEN), has("large")), node("b", translates(deEN), has("large"))
+	own := node("own", translates(deEN), has("large"), tenant("acme"))
+	others := []store.NodeStatus{node("s1", translates(deEN), has("small")), node("s2", translates(deEN), has("small")), node("s3", translates(deEN))}
+	for name, tc := range map[string]struct {
+		nodes   []store.NodeStatus
+		drained []*core.Node
+		none    []wire.DirectionName
+		one     []wire.DirectionName
+	}{
+		"one of two":                     {[]store.NodeStatus{a, b}, []*core.Node{a.Node}, nil, []wire.DirectionName{in("large", "")}},
+		"both":                           {[]store.NodeStatus{a, b}, []*core.Node{a.Node, b.Node}, []wire.DirectionName{in("large", "")}, nil},
+		"the own node beside a shared":   {[]store.NodeStatus{a, own}, []*core.Node{own.Node}, nil, []wire.DirectionName{in("large", "acme")}},
+		"the shared node beside an own":  {[]store.NodeStatus{a, own}, []*core.Node{a.Node}, []wire.DirectionName{in("large", "")}, nil},
+		"the only node of the tenant":    {[]store.NodeStatus{own}, []*core.Node{own.Node}, []wire.DirectionName{in("large", "acme")}, nil},
+		"a pool that has enough of them": {[]store.NodeStatus{a, b, node("c", translates(deEN), has("large"))}, []*core.Node{a.Node}, nil, nil},
+		"a node of no pool":              {nil, []*core.Node{others[2].Node}, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			table, f := newTable(append(tc.nodes, others...)...)
+			f.SetPools(division)
+			got, err := table.DrainEffect(t.Context(), tc.drained...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(append([]wire.DirectionName{}, tc.none...), got.None); diff != "" {
+				t.Errorf("none (-want +got)\n%s", diff)
+			}
+			if diff := cmp.Diff(append([]wire.DirectionName{}, tc.one...), got.One); diff != "" {
+				t.Errorf("one (-want +got)\n%s", diff)
+			}
+		})
 	}
 }

@@ -67,11 +67,15 @@ func (l *loadTest) reserveSlot(picker *pick.Picker, hold time.Duration) core.Nod
 	defer r.End()
 	for m := r.Next(); m.Node != nil; m = r.Next() {
 		lease := core.LeaseRef{Node: m.ID(), Job: core.JobID(fmt.Sprint("job-", l.jobs)), Attempt: 1, Token: "t"}
+		m.BeginJob()
 		got, err := l.ledger.Reserve(context.Background(), store.ReserveParams{
 			Lease: lease, Handle: m.Handle(), Epoch: m.Epoch, Revision: m.Revision,
 		})
 		if err != nil {
 			l.t.Fatal(err)
+		}
+		if got.Verdict != store.OK {
+			m.EndJob()
 		}
 		l.ObserveFree(m.Node, got.Free, q.Now)
 		if got.Verdict == store.OK {
@@ -91,7 +95,7 @@ func (l *loadTest) releaseDue() {
 		if err := l.ledger.Release(context.Background(), h.lease); err != nil {
 			l.t.Fatal(err)
 		}
-		l.ObserveRelease(l.Node(h.lease.Lease.Node))
+		l.Node(h.lease.Lease.Node).EndJob()
 		return true
 	})
 }

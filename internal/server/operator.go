@@ -188,6 +188,9 @@ func (h *operatorHandlers) viewDirection(d *nodes.DirectionCapacity, withDemand 
 		SrcLang: string(d.Src), TgtLang: string(d.Tgt), Nodes: d.Nodes, Ready: d.Ready, Capacity: d.Capacity, InFlight: d.InFlight,
 		Free: max(0, d.Capacity-d.InFlight),
 	}
+	for _, g := range d.Uncovered {
+		v.Uncovered = append(v.Uncovered, wire.CoverGroup{PoolID: string(g.Pool), TenantID: string(g.Tenant)})
+	}
 	if demand, known := h.stats.Demand(d.Direction); known && withDemand {
 		v.Jobs5m, v.Refused5m, v.Waiting, v.WaitP95MS = &demand.Jobs, &demand.Refused, &demand.Waiting, demand.WaitP95
 	}

@@ -234,6 +234,13 @@ export interface ConfigView {
   signers: ConfigSigner[];
 }
 
+export interface CoverGroup {
+  /** Nodes of this pool; absent: of all pools. */
+  pool_id?: string;
+  /** Nodes that serve this tenant; absent: that serve every tenant. */
+  tenant_id?: string;
+}
+
 export interface DeadLetter {
   /** Its inbox, a slash, and its number in the inbox. */
   id: string;
@@ -294,6 +301,8 @@ export interface Direction {
   in_flight: number;
   /** Slots of the ready nodes that are not taken. */
   free: number;
+  /** The pools, and the tenants with nodes of their own, that have nodes for the direction and no ready one. Absent: none. */
+  uncovered?: CoverGroup[];
   /** Jobs that ended in the last 5 minutes. This and the fields below are of all instances, some 10 s old, and absent without statistics and for a caller of one tenant. */
   jobs_5m?: number;
   /** Requests that were refused in the last 5 minutes. */
@@ -307,6 +316,10 @@ export interface Direction {
 export interface DirectionCoverage {
   src_lang: string;
   tgt_lang: string;
+  /** Only nodes of this pool are counted. */
+  pool_id?: string;
+  /** The nodes of this tenant are counted, beside those that serve every tenant. */
+  tenant_id?: string;
   /** Nodes that may get its jobs. */
   ready: number;
   /** The slots of these nodes. */
@@ -324,6 +337,10 @@ export interface DirectionList {
 export interface DirectionName {
   src_lang: string;
   tgt_lang: string;
+  /** Only nodes of this pool count. */
+  pool_id?: string;
+  /** Only nodes that serve this tenant count. */
+  tenant_id?: string;
 }
 
 export interface DirectionUse {
@@ -339,9 +356,9 @@ export interface DrainEffect {
   slots: number;
   /** The share of these in the slots of all ready nodes. 0: the node is not ready as it is. */
   share_of_slots: number;
-  /** Directions of the node that no other ready node serves; at most 200. */
+  /** Directions of the node that no other ready node serves, in the pool or for the tenant if it is named; at most 200. */
   none: DirectionName[];
-  /** Directions of the node that one other ready node serves; at most 200. */
+  /** Directions of the node that one other ready node serves, in the pool or for the tenant if it is named; at most 200. */
   one: DirectionName[];
   /** There are further directions in one of the lists, or the node serves so many that not all were counted. */
   truncated: boolean;
@@ -1135,11 +1152,11 @@ export interface StatsCompute {
 export interface StatsCoverage {
   /** How many directions were counted. */
   directions: number;
-  /** Directions without a ready node: every request is refused. */
+  /** Directions without a ready node, in a pool or for a tenant if it is named: every request that depends on it is refused. At most 200. */
   none: DirectionCoverage[];
-  /** Directions with one ready node: none is left if it fails. */
+  /** Directions with one ready node, in a pool or for a tenant if it is named: none is left if it fails. At most 200. */
   one: DirectionCoverage[];
-  /** Directions with two ready nodes or more, those with the fewest slots first. */
+  /** Directions with two ready nodes or more, those with the fewest slots first. Pools are not listed. */
   more: DirectionCoverage[];
 }
 
