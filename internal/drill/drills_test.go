@@ -54,7 +54,7 @@ func TestPlannedFailover(t *testing.T) {
 	for _, topology := range []string{clustertest.Sentinel, clustertest.RedisCluster} {
 		t.Run(topology, func(t *testing.T) {
 			failover := failOverRedis(topology)
-			drill{timeouts: defaultTimeouts, topology: topology, faults: []fault{failover, failover, failover}, noBlame: true}.run(t)
+			drill{timeouts: failoverTimeouts, topology: topology, faults: []fault{failover, failover, failover}, noBlame: true}.run(t)
 		})
 	}
 }

@@ -210,7 +210,7 @@ func failOverRedis(topology string) fault {
 	}}
 	if topology == clustertest.Sentinel {
 		f.duration = 4 * time.Second                            // in which the old primary remains one
-		f.mayLoseWrites, f.recoveryLimit = true, 25*time.Second // a job whose outcome is lost is done again after its attempt timeout
+		f.mayLoseWrites, f.recoveryLimit = true, 15*time.Second // a job whose outcome is lost is done again after its attempt timeout
 	}
 	return f
 }
