@@ -243,8 +243,8 @@ func TestDispatcherFindsJobThatWaitsForItsAudio(t *testing.T) {
 	})
 }
 
-// TestNodeReportsLostAudio: the audio of a job that a node did not get is sent again, to another node if there is one, and costs no attempt. A
-// fault between the nodes and the audio may last: the job is repeated as often as after failures of nodes.
+// TestNodeReportsLostAudio: the audio of a job that a node did not get is sent again, to another node if there is one, and costs no
+// attempt. A fault between the nodes and the audio may last: the job is repeated as often as after failures of nodes.
 func TestNodeReportsLostAudio(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -288,8 +288,8 @@ func TestNodeReportsLostAudio(t *testing.T) {
 	}
 }
 
-// TestNodeReportsLostAudioElsewhere: a node reports to an instance without the audio that it did not get it. The instance that has the audio repeats
-// the job, in the same attempt.
+// TestNodeReportsLostAudioElsewhere: a node reports to an instance without the audio that it did not get it. The instance that has the
+// audio repeats the job, in the same attempt.
 func TestNodeReportsLostAudioElsewhere(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {

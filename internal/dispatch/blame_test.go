@@ -31,8 +31,8 @@ func connectedTo(instance core.InstanceID) func(*nodes.Patch) {
 	return func(p *nodes.Patch) { p.Callback, p.Owner = nil, &instance }
 }
 
-// TestMissedACKsAreCountedWhereTheyAreKnown: an attempt that is not acknowledged counts against its node only if this instance has posted it to the
-// node's callback URL, and not if the acknowledgement could not be recorded. What is sent over a connection is known there.
+// TestMissedACKsAreCountedWhereTheyAreKnown: an attempt that is not acknowledged counts against its node only if this instance has posted
+// it to the node's callback URL, and not if the acknowledgement could not be recorded. What is sent over a connection is known there.
 func TestMissedACKsAreCountedWhereTheyAreKnown(t *testing.T) {
 	t.Parallel()
 	posted := func(*nodes.Patch) {}

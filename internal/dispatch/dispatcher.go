@@ -56,8 +56,8 @@ type Config struct {
 	// HasAudio reports whether this instance has the audio of a job. An instance that does not leaves the job to the one that
 	// does. Nil: the audio is always available.
 	HasAudio func(job *core.Job) bool
-	// MissedACKs calls a function for each job that was sent to a node over a connection to this instance and that the node has not acknowledged
-	// in time, once; nil: there are no connections.
+	// MissedACKs calls a function for each job that was sent to a node over a connection to this instance and that the node has not
+	// acknowledged in time, once; nil: there are no connections.
 	MissedACKs func(func(core.NodeID, core.Direction))
 	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.
 	Fence func() time.Time
@@ -181,8 +181,8 @@ func (d *Dispatcher) Leave() {
 	d.leave.Do(func() { close(d.left) })
 }
 
-// WatchSilent sets nodes aside that say nothing about jobs, until the context ends: those that were sent over a connection to this instance and
-// that they do not acknowledge, and those of this instance that they have acknowledged.
+// WatchSilent sets nodes aside that say nothing about jobs, until the context ends: those that were sent over a connection to this instance
+// and that they do not acknowledge, and those of this instance that they have acknowledged.
 func (d *Dispatcher) WatchSilent(ctx context.Context) { d.runner.watchSilent(ctx) }
 
 // Drain stops granting slots and waits until every in-flight job has ended or the context ends. It returns the number of

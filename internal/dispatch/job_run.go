@@ -176,7 +176,8 @@ func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
 	case !time.Now().Before(j.entry.deadline):
 		j.failJob(ctx, f, core.ReasonDeadline)
 		return false
-	case !f.sameAttempt && j.job.Attempt > j.runner.cfg.MaxRetry, f.reason == core.ReasonAudioLost && j.timesAudioLost() >= j.runner.cfg.MaxRetry:
+	case !f.sameAttempt && j.job.Attempt > j.runner.cfg.MaxRetry,
+		f.reason == core.ReasonAudioLost && j.timesAudioLost() >= j.runner.cfg.MaxRetry:
 		j.failJob(ctx, f, core.ReasonMaxRetry)
 		return false
 	case j.isStrict() && f.sameAttempt && j.canRefuse(f):
@@ -250,8 +251,8 @@ func isMissedACK(r core.Reason) bool {
 	return r == core.ReasonACKTimeout || r == core.ReasonDeliveryUnknown
 }
 
-// blame counts a failed attempt against its node, unless the store has been unavailable during the attempt or not long before: what the node did
-// may not have been recorded.
+// blame counts a failed attempt against its node, unless the store has been unavailable during the attempt or not long before: what the
+// node did may not have been recorded.
 func (r *runner) blame(node core.NodeID, d core.Direction, reason core.Reason) {
 	if r.store.sinceError() < r.cfg.AttemptTimeout {
 		return

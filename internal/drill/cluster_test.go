@@ -57,7 +57,7 @@ type timeouts struct{ resume, idle, job, attempt, ack, wait int }
 var (
 	defaultTimeouts   timeouts
 	resumableTimeouts = timeouts{resume: 15, idle: 20, job: 16, attempt: 13, ack: 4, wait: 10}
-	failoverTimeouts  = timeouts{resume: 15, idle: 20, job: 16, attempt: 6, ack: 2, wait: 10} // a job whose outcome Redis lost is done again soon
+	failoverTimeouts  = timeouts{resume: 15, idle: 20, job: 16, attempt: 6, ack: 2, wait: 10} // a lost job is done again soon
 	shortTimeouts     = timeouts{resume: 10, idle: 10, job: 16, attempt: 13, ack: 4, wait: 10}
 )
 

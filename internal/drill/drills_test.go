@@ -45,9 +45,9 @@ func TestRedisOutage(t *testing.T) {
 	drill{timeouts: resumableTimeouts, faults: redisFaults(), wantEvent: "store_up"}.run(t)
 }
 
-// TestPlannedFailover fails Redis over three times under load, as an operator does before maintenance: each utterance has a result, and no node is
-// ejected. The store is away for about a second in each failover. Utterances wait for it, and HTTP requests that are refused meanwhile are repeated.
-// For longer, with more failovers:
+// TestPlannedFailover fails Redis over three times under load, as an operator does before maintenance: each utterance has a result, and no
+// node is ejected. The store is away for about a second in each failover. Utterances wait for it, and HTTP requests that are refused
+// meanwhile are repeated. For longer, with more failovers:
 //
 //	go test -count=1 -v -timeout 1h -run TestPlannedFailover ./internal/drill -drill-for 10m
 func TestPlannedFailover(t *testing.T) {

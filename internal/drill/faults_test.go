@@ -200,14 +200,15 @@ func killRedisPrimary() fault {
 	}}
 }
 
-// failOverRedis makes a replica of Redis primary while the primary runs, as an operator does before maintenance. In a cluster no write is lost
-// by it; sentinels let the old primary accept writes that the new one does not have.
+// failOverRedis makes a replica of Redis primary while the primary runs, as an operator does before maintenance. In a cluster no write is
+// lost by it; sentinels let the old primary accept writes that the new one does not have.
 func failOverRedis(topology string) fault {
 	const failover = 30 * time.Second
-	f := fault{name: "fail Redis over", duration: 2 * time.Second, recoveryLimit: 10 * time.Second, inject: func(c *testCluster) (string, func()) {
+	f := fault{name: "fail Redis over", duration: 2 * time.Second, recoveryLimit: 10 * time.Second}
+	f.inject = func(c *testCluster) (string, func()) {
 		c.Redis.FailOver(c.rand.IntN(3))
 		return topology, func() { c.Redis.WaitHealthy(failover) }
-	}}
+	}
 	if topology == clustertest.Sentinel {
 		f.duration = 4 * time.Second                            // in which the old primary remains one
 		f.mayLoseWrites, f.recoveryLimit = true, 15*time.Second // a job whose outcome is lost is done again after its attempt timeout

@@ -216,8 +216,8 @@ func (h *Health) keepWorst(limit int) {
 	}
 }
 
-// merge adds what another instance has seen. Attempts in a row are those that one instance saw in a row: of a node with a connection, one instance
-// sees whether it acknowledges. If no instance saw the node end a job, the overdue ones are those of all.
+// merge adds what another instance has seen. Attempts in a row are those that one instance saw in a row: of a node with a connection, one
+// instance sees whether it acknowledges. If no instance saw the node end a job, the overdue ones are those of all.
 func (h *Health) merge(b Health) {
 	for name, a := range b.Directions {
 		h.Directions = addAttempt(h.Directions, name, a, maxNames)

@@ -62,7 +62,8 @@ func (n *conn) recordSent(a *wire.JobAssign) {
 		return
 	}
 	j := sentJob{
-		job: wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, direction: core.Direction{Src: core.Lang(a.SrcLang), Tgt: core.Lang(a.TgtLang)}, sent: time.Now(),
+		job:       wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID},
+		direction: core.Direction{Src: core.Lang(a.SrcLang), Tgt: core.Lang(a.TgtLang)}, sent: time.Now(),
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -78,8 +79,8 @@ func (n *conn) recordAnswer(job wire.ActiveJob) {
 	}
 }
 
-// takeMissedACKs removes the jobs of which the node has said nothing within a time, and returns them. A job is taken when a second check finds it
-// late: what nodes sent while this process was suspended is read before.
+// takeMissedACKs removes the jobs of which the node has said nothing within a time, and returns them. A job is taken when a second check
+// finds it late: what nodes sent while this process was suspended is read before.
 func (n *conn) takeMissedACKs(within time.Duration) (missed []sentJob) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

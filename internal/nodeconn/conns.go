@@ -197,8 +197,8 @@ func (c *Conns) Len() int {
 	return len(c.nodes)
 }
 
-// MissedACKs calls fn for each job that was sent to a node over its connection and of which the node has said nothing within the ACK timeout, once.
-// Whether the store has recorded an acknowledgement makes no difference, nor which instance runs the job.
+// MissedACKs calls fn once for each job that was sent to a node over its connection and of which the node has said nothing within the ACK
+// timeout. Whether the store has recorded an acknowledgement makes no difference, nor which instance runs the job.
 func (c *Conns) MissedACKs(fn func(core.NodeID, core.Direction)) {
 	for _, n := range c.all() {
 		missed := n.takeMissedACKs(c.ACKTimeout)

@@ -17,8 +17,8 @@ func (i *instance) missedACKs() map[core.NodeID][]string {
 	return missed
 }
 
-// TestMissedACKs: the instance to which a node is connected reports once what it has sent to the node and what the node has not answered, for
-// whichever instance it was. Any message about a job is an answer.
+// TestMissedACKs: the instance to which a node is connected reports once what it has sent to the node and what the node has not answered,
+// for whichever instance it was. Any message about a job is an answer.
 func TestMissedACKs(t *testing.T) {
 	t.Parallel()
 	send := map[string]func(a, b *instance, job *wire.Assignment) error{

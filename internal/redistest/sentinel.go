@@ -58,8 +58,11 @@ func sentinelFor(primary *Server) serverConfig {
 			{"sentinel failover-timeout", primaryGroup + " 2000"},
 			{"sentinel parallel-syncs", primaryGroup + " 1"},
 		},
-		flags:        []string{"--sentinel"},
-		startCommand: []string{"SENTINEL", "DEBUG", "ping-period", "500", "info-period", "500", "ask-period", "200", "publish-period", publishPeriod, "tilt-period", "2000"},
+		flags: []string{"--sentinel"},
+		startCommand: []string{
+			"SENTINEL", "DEBUG", "ping-period", "500", "info-period", "500", "ask-period", "200",
+			"publish-period", publishPeriod, "tilt-period", "2000",
+		},
 	}
 }
 

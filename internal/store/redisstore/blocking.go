@@ -40,8 +40,8 @@ func newConnectionEpoch() *connectionEpoch {
 	return &connectionEpoch{ctx, end}
 }
 
-// readContext is the context of a blocking read. The connection that is dialled for the read finds isBlockingRead in it. It has no deadline of
-// its own: the client would wait for that and for nothing else.
+// readContext is the context of a blocking read. The connection that is dialled for the read finds isBlockingRead in it. It has no deadline
+// of its own: the client would wait for that and for nothing else.
 type readContext struct{ context.Context }
 
 type isBlockingRead struct{}

@@ -20,8 +20,8 @@ const failoverLimit = 30 * time.Second
 // pollInterval is between two tries.
 const pollInterval = 10 * time.Millisecond
 
-// failovers are ways in which Redis gets another primary without the end of the connections to the old one. Each starts Redis, and returns its
-// URL, the primary with the inbox i-1, and what lets another server take its place.
+// failovers are ways in which Redis gets another primary without the end of the connections to the old one. Each starts Redis, and returns
+// its URL, the primary with the inbox i-1, and what lets another server take its place.
 var failovers = map[string]func(t *testing.T) (url string, primary *redistest.Server, failOver func()){
 	"planned, with sentinels": func(t *testing.T) (string, *redistest.Server, func()) {
 		t.Helper()
@@ -48,8 +48,8 @@ var failovers = map[string]func(t *testing.T) (url string, primary *redistest.Se
 	},
 }
 
-// TestBlockingReadsFollowThePrimary: reads that wait for messages and for changes when Redis gets another primary are sent to that one at once, and
-// not when their time is over or never.
+// TestBlockingReadsFollowThePrimary: reads that wait for messages and for changes when Redis gets another primary are sent to that one at
+// once, and not when their time is over or never.
 func TestBlockingReadsFollowThePrimary(t *testing.T) {
 	t.Parallel()
 	for name, start := range failovers {
@@ -97,7 +97,8 @@ func TestBlockingReadsFollowThePrimary(t *testing.T) {
 			}
 			<-messages
 			t.Logf("a message was received %v after the failover", time.Since(began).Round(time.Millisecond))
-			for seen := false; !seen; backoff.Sleep(ctx, pollInterval) { // one that is announced while the reader connects may be part of what it knows then
+			// A change that is announced while the reader connects may be part of what it knows then.
+			for seen := false; !seen; backoff.Sleep(ctx, pollInterval) {
 				other.AnnounceSetting(ctx, "after the failover")
 				select {
 				case <-changes:
