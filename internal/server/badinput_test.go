@@ -62,7 +62,7 @@ func newFixture(t *testing.T) *fixture {
 	f.n2.done(f.endedJob, object{"result": object{"text_tgt": "好"}}).expectOK()
 	f.heldJob = on("n1")
 	f.n1.ack(f.heldJob, nil).expectOK()
-	ts.eventually("the slot of the ended job is free", func() bool { return ts.getNode("n2").EffectiveLoad == 0 })
+	ts.awaitFree("n2")
 	f.before = f.readState()
 	_, f.lastSeenBefore = f.lastSeen()
 	return f

@@ -183,11 +183,8 @@ func TestFailedAttemptIsRetriedOnAnotherNode(t *testing.T) {
 			expectAttempts(t, j,
 				wire.Attempt{AttemptID: 1, NodeID: first.id, Reason: "NODE_FAILED"},
 				wire.Attempt{AttemptID: 2, NodeID: second.id})
-			for _, n := range []*callbackNode{a, b} {
-				if s := ts.getNode(n.id); s.EffectiveLoad != 0 {
-					t.Errorf("%s still has a slot taken: %+v", n.id, s)
-				}
-			}
+			ts.awaitFree("a")
+			ts.awaitFree("b")
 		})
 	}
 }

@@ -349,6 +349,12 @@ func (ts *testScheduler) eventually(what string, ok func() bool) {
 	ts.t.Fatalf("not within %s: %s; the log:\n%s", testTimeout, what, ts.log)
 }
 
+// awaitFree waits until a node has no slot taken: over Redis nothing waits for the release of one.
+func (ts *testScheduler) awaitFree(node string) {
+	ts.t.Helper()
+	ts.eventually("the slots of "+node+" are released", func() bool { return ts.getNode(node).EffectiveLoad == 0 })
+}
+
 // awaitNextMillisecond waits until the clock shows another millisecond, which is the resolution of the times of jobs over Redis.
 func (ts *testScheduler) awaitNextMillisecond() {
 	ts.t.Helper()

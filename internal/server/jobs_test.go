@@ -58,9 +58,7 @@ func TestJobLifecycle(t *testing.T) {
 	if err := json.Unmarshal(j.Result, &gotResult); err != nil || !cmp.Equal(gotResult, result) {
 		t.Errorf("the result: want %v, got %s", result, j.Result)
 	}
-	if s := ts.getNode("node-123"); s.EffectiveLoad != 0 {
-		t.Errorf("the slot is still taken: %+v", s)
-	}
+	ts.awaitFree("node-123")
 }
 
 // TestDeliveryBody: the body of a delivery is exactly as in the contract.
@@ -227,7 +225,7 @@ func TestLateResultOfCancelledJob(t *testing.T) {
 	if diff := cmp.Diff(c.Job, ts.getJob(d.JobID)); diff != "" {
 		t.Errorf("(-before +after)\n%s", diff)
 	}
-	ts.eventually("the slot is free", func() bool { return ts.getNode("n1").EffectiveLoad == 0 }) // over Redis it is released in the background
+	ts.awaitFree("n1")
 }
 
 // TestCancelOfEndedJob: the answer has the outcome of the job, and cancelled is false.
@@ -253,7 +251,7 @@ func TestCancelOfWaitingJob(t *testing.T) {
 	if c := ts.cancelJob(d.JobID); !c.Cancelled {
 		t.Errorf("the answer: %+v", c)
 	}
-	ts.eventually("no node has the job", func() bool { return ts.getNode("n1").EffectiveLoad == 0 })
+	ts.awaitFree("n1")
 	ts.eventually("nothing is in flight", func() bool { return ts.scheduler.Jobs.InFlight() == 0 })
 	ts.expectNoDelivery()
 }

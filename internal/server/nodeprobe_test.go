@@ -51,7 +51,8 @@ func TestNodeProbe(t *testing.T) {
 	if job := ts.getJob(out.JobID); !job.Probe || job.State != "DONE" {
 		t.Errorf("the job is %+v", job)
 	}
-	if n := ts.getNode("n1"); n.EffectiveLoad != 0 || !n.Drained || n.Failures != nil {
+	ts.awaitFree("n1")
+	if n := ts.getNode("n1"); !n.Drained || n.Failures != nil {
 		t.Errorf("the node is %+v", n)
 	}
 	ts.expectAudit("", "/operator@ node.register node/n1 ok", "/operator@ node.register node/n2 ok", "/operator@ node.drain node/n1 ok", "/operator@ node.probe node/n1 ok")

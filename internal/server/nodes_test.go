@@ -277,7 +277,7 @@ func TestLoweredMaximum(t *testing.T) {
 		}
 		n.done(d, nil).expectOK()
 	}
-	ts.eventually("the slots are released", func() bool { return ts.getNode("n1").EffectiveLoad == 0 })
+	ts.awaitFree("n1")
 	ts.dispatchAndReceive(dispatchBody(nil))
 	ts.post("/v1/dispatch/f2f", dispatchBody(nil)).expectError(wire.AllCandidatesFullOrFailed)
 }

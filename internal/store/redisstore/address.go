@@ -169,7 +169,7 @@ func connTimeoutsFor(call time.Duration) connTimeouts {
 func (a Address) options(t connTimeouts) rueidis.ClientOption {
 	o := rueidis.ClientOption{
 		InitAddress: a.Hosts, Username: a.Username, Password: a.Password, SelectDB: a.DB, ClientName: "lingua",
-		Dialer:           net.Dialer{Timeout: t.dial, KeepAlive: time.Second},
+		Dialer:           net.Dialer{Timeout: t.dial},
 		ConnWriteTimeout: t.silent, RingScaleEachConn: ringScale,
 		ReadBufferEachConn: 64 << 10, WriteBufferEachConn: 64 << 10,
 		DisableCache: true, DisableRetry: true, MaxFlushDelay: 20 * time.Microsecond,

@@ -81,10 +81,16 @@ const maxLeaseSpan = 100 * time.Minute
 // which callers wait.
 const openAttempts = 4
 
-// connect makes the Redis client.
-func connect(o *Options, reads *blockingReads) (redis rueidis.Client, err error) {
+// After how long a silence a connection is pinged. The one for people may be found dead later, and is nearly always silent.
+const (
+	pingAfter       = time.Second
+	pingPeopleAfter = 10 * time.Second
+)
+
+// connect makes a Redis client.
+func connect(o *Options, reads *blockingReads, pingAfter time.Duration) (redis rueidis.Client, err error) {
 	option := o.Address.options(connTimeoutsFor(o.Timeout))
-	option.DialCtxFn = reads.dial
+	option.DialCtxFn, option.Dialer.KeepAlive = reads.dial, pingAfter
 	for range openAttempts {
 		var failure net.Error
 		if redis, err = rueidis.NewClient(option); err == nil || !errors.As(err, &failure) || !failure.Timeout() {
@@ -100,7 +106,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less with Redis", maxLeaseSpan)
 	}
 	reads := newBlockingReads()
-	redis, err := connect(&o, reads)
+	redis, err := connect(&o, reads, pingAfter)
 	if err != nil {
 		return nil, connectError(o.Address, err)
 	}
@@ -120,7 +126,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		redis.Close()
 		return nil, err
 	}
-	people, err := connect(&o, newBlockingReads()) // people wait for nothing
+	people, err := connect(&o, newBlockingReads(), pingPeopleAfter) // none of their reads blocks
 	if err != nil {
 		redis.Close()
 		return nil, connectError(o.Address, err)
