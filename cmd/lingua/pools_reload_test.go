@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -102,10 +104,13 @@ func TestServeWithUnusablePools(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	for body, want := range map[string]string{`{"pools":[{"id":"x"}],"later":1}`: `unknown field "later"`, `{"buckets":-1}`: "-1 is not a number of pools"} {
-		if _, err := redis.Do("HSET", "lingua:v1:settings:pools", "generation", "7", "body", body, "digests", "0a"); err != nil {
+		digest := store.SettingDigest([]byte(body))
+		if _, err := redis.Do("HSET", "lingua:v1:settings:pools", "generation", "7", "body", body, "digests", digest); err != nil {
 			t.Fatal(err)
 		}
-		got := runCommand(t, "serve", "--listen", "127.0.0.1:0", "--store", redis.URL())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a scheduler that starts does not end by itself
+		got := runCommandEnv(ctx, nil, "serve", "--listen", "127.0.0.1:0", "--store", redis.URL())
+		cancel()
 		if got.code != exitFailed || !strings.Contains(got.err, "the pools of generation 7: "+want) && !strings.Contains(got.err, "the pools of generation 7: json: "+want) ||
 			!strings.Contains(got.err, "lingua config reload --publish-pools") {
 			t.Errorf("exit %d: %s", got.code, got.err)
