@@ -49,7 +49,7 @@ func (w *coverageWatch) update(covers []coveredBy, demand counts, now time.Time)
 	directions := make(map[string]core.Direction)
 	for i := range covers {
 		if c := &covers[i]; demand[c.Direction.String()] > 0 {
-			name := c.Cover.String()
+			name := c.String()
 			ready[name], directions[name] = c.Ready, c.Direction
 		}
 	}

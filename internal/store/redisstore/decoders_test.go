@@ -19,7 +19,7 @@ func FuzzDecoders(f *testing.F) {
 		f.Add(seed, seed)
 	}
 	s := &Store{timing: store.Timing{ReservedTTL: time.Second}}
-	f.Fuzz(func(t *testing.T, a, b string) {
+	f.Fuzz(func(_ *testing.T, a, b string) {
 		s.decodeLeases("n", []string{a, b, b, a, a}, time.Now().UnixMilli())
 		_, _ = decodeNode("n", nodeFields{a, b, a, b, a, b}, a)
 		_ = decodeDigest(store.LastSeen{Node: core.NodeID(b)}, a)

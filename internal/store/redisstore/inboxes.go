@@ -35,7 +35,7 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMe
 		Streams().Key(inbox).Id(">").Build()
 	reply, err := s.client.reads.do(ctx, s.client.redis, read)
 	if err != nil {
-		return nil, nil // the next read is sent to the primary of now
+		return nil, nil //nolint:nilerr // the next read is sent to the primary of now
 	}
 	streams, err := reply.AsXReadSlices()
 	if isNoInbox(err) { // it was removed while its instance was absent; the next announcement creates it again

@@ -87,7 +87,7 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	}
 	if result.Node, err = s.nodeAfterHeartbeat(&p, next, r.list(1)); err != nil {
 		s.client.logRefused(s.keys.meta(p.Node), err)
-		return store.HeartbeatResult{Verdict: store.UnknownNode}, nil //nolint:nilerr // its next registration writes the whole node
+		return store.HeartbeatResult{Verdict: store.UnknownNode}, nil // its next registration writes the whole node
 	}
 	result.Load, result.Occupancy, result.At = p.Load, occupancy(r.list(2)), time.UnixMilli(now)
 	result.Age = time.Duration(r.list(1).int(fieldCount+1)) * time.Millisecond
