@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lingua-scheduler/lingua/internal/child"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -126,12 +126,7 @@ func (s *testServer) registerNode(t *testing.T, id string, slots int) {
 // unusedURL returns the URL of a port on which no program listens.
 func unusedURL(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return "http://" + l.Addr().String()
+	return "http://" + child.Address(child.Port(t))
 }
 
 // startSession starts a session and returns the close code of its connection when it ends.

@@ -67,15 +67,14 @@ func TestRedirectsStayOnTheHost(t *testing.T) {
 // TestErrorsOfTheNetwork: they are in the state, without the query of the URL.
 func TestErrorsOfTheNetwork(t *testing.T) {
 	t.Parallel()
-	closed := httptest.NewServer(nil)
-	closed.Close()
+	const closed = "http://127.0.0.1:1" // where nothing listens
 	secure := httptest.NewUnstartedServer(modelhub.NewStandIn("", asr))
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	secure.StartTLS()
 	defer secure.Close()
 	cut := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	defer cut.Close()
-	for address, want := range map[string]string{closed.URL: "connection refused", secure.URL: "certificate", cut.URL: "closed"} {
+	for address, want := range map[string]string{closed: "connection refused", secure.URL: "certificate", cut.URL: "closed"} {
 		c := catalogOf(t, address+"/services?key=hunter2", nil)
 		c.RefreshList(t.Context())
 		if state := c.State(); state.FailCount != 1 || !strings.Contains(state.LastError, want) || strings.Contains(state.LastError, "hunter2") {

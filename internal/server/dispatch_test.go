@@ -305,7 +305,7 @@ func TestRetryAfterAckTimeout(t *testing.T) {
 func TestUnreachableNodeIsSkipped(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
-	ts.registerNode("unreachable", nil).srv.Close()
+	ts.registerNode("unreachable", object{"callback_url": "http://127.0.0.1:1/jobs"}) // where nothing listens
 	ts.registerNode("reachable", nil)
 	for range 8 {
 		d, n := ts.dispatchAndReceive(dispatchBody(nil))

@@ -98,8 +98,9 @@ func TestSecretsAreNotLogged(t *testing.T) {
 		failing.nextDelivery()
 		failing.discardDeliveries()
 	}
-	a.srv.Close()
-	b.srv.Close()
+	for _, n := range []*callbackNode{a, b} {
+		n.register(object{"callback_url": "http://127.0.0.1:1/jobs?key=" + callbackKey}) // where nothing listens
+	}
 	failing.post("/v1/dispatch/f2f", ask)
 
 	text := ts.log.String() + failing.log.String()
