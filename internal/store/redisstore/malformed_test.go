@@ -1,3 +1,5 @@
+//go:build !race
+
 package redisstore_test
 
 import (
@@ -36,9 +38,6 @@ type storeCall struct {
 	name string
 	call func(ctx context.Context, s *redisstore.Store) error
 }
-
-// errOf drops the result of a call.
-func errOf[T any](_ T, err error) error { return err }
 
 // storeCalls are all calls of a store, about one sample of everything.
 func storeCalls() []storeCall {

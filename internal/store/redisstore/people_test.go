@@ -17,7 +17,7 @@ func TestReadsForPeopleHaveTheirOwnPermits(t *testing.T) {
 	t.Parallel()
 	down := make(chan bool, 100)
 	s := open(t, redistest.Start(t).URL(), func(o *redisstore.Options) {
-		o.Timeout, o.OnHealth = time.Second, func(up bool) { down <- !up }
+		o.OnHealth = func(up bool) { down <- !up }
 	})
 	people := store.ForPeople(t.Context())
 	reads := map[string]func(ctx context.Context) error{

@@ -43,6 +43,9 @@ const callTimeout = 20 * time.Second
 
 var prefixes atomic.Int64
 
+// errOf drops the result of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 // open opens a store with a prefix of its own.
 func open(t testing.TB, url string, change ...func(*redisstore.Options)) *redisstore.Store {
 	t.Helper()
@@ -79,15 +82,4 @@ func backend(url string, repeats bool) storetest.Backend {
 		}
 		fn(t, h)
 	}
-}
-
-// TestSentinelWithEveryReplyLostOnce repeats every write. TestStoreUsesOnlyItsCommands runs the suite on a single server.
-func TestSentinelWithEveryReplyLostOnce(t *testing.T) {
-	t.Parallel()
-	storetest.Exercise(t, backend(redistest.StartSentinel(t).WithoutFailover().URL(), true))
-}
-
-func TestCluster(t *testing.T) {
-	t.Parallel()
-	storetest.Exercise(t, backend(redistest.StartCluster(t).WithoutFailover().URL(), false))
 }
