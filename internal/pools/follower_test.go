@@ -225,7 +225,7 @@ func TestStoreAwayOrEmptied(t *testing.T) {
 		time.Sleep(time.Second)
 		want(t, 1, []core.PoolID{"x"}, a, b)
 		shared.set(&shared.isAway, false)
-		time.Sleep(2 * time.Second)
+		time.Sleep(maxPoll)
 		want(t, 2, []core.PoolID{"y"}, a, b)
 		shared.empty()
 		time.Sleep(maxPoll)
@@ -233,7 +233,7 @@ func TestStoreAwayOrEmptied(t *testing.T) {
 		want(t, 2, []core.PoolID{"y"}, start(t, shared))
 		shared.empty()
 		b.Publish(t.Context(), file("z")) // before any other instance has read the empty store
-		time.Sleep(2 * time.Second)
+		time.Sleep(maxPoll)
 		want(t, 3, []core.PoolID{"z"}, a, b)
 	})
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	}
 	err := flag.Set("rapid.checks", "30")
 	flag.Parse()
-	if err := errors.Join(err, flag.Set("test.parallel", "48")); err != nil {
+	if err := errors.Join(err, flag.Set("test.parallel", parallelTests)); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer))
