@@ -41,8 +41,8 @@ func newConnection(ctx context.Context) *connection {
 	return c
 }
 
-// idleParts is into how many parts the idle timeout is divided. A process that stood still, or got no processor, for longer than the timeout
-// misses one of them only, and then reads what has arrived meanwhile.
+// idleParts is into how many parts the idle timeout is divided. A process that stood still, or got no processor, for longer than the
+// timeout misses one of them only, and then reads what has arrived meanwhile.
 const idleParts = 5
 
 // checkIdle is called at the end of each part of the idle timeout.

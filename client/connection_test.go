@@ -79,7 +79,8 @@ func (p *schedulerConn) answerStartWithKeepalives() {
 	})
 }
 
-// A scheduler that promised keepalives and sends nothing is gone, before its presence has ended. The connection is not closed in an orderly way.
+// A scheduler that promised keepalives and sends nothing is gone, before its presence has ended. The connection is not closed in an orderly
+// way.
 func TestMissingKeepalivesReconnect(t *testing.T) {
 	testWithFakeTime(t, func(t *testing.T) {
 		closed := make(chan struct{})

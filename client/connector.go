@@ -114,8 +114,8 @@ func (c *connector) resume(cause error, tries int, lastSeq int64, accept func(*w
 	}
 }
 
-// idleTimeout returns after what time without a message or a ping a connection is dead, given what the scheduler said of keepalives. A scheduler
-// that does not know them pings. Two may be missing.
+// idleTimeout returns after what time without a message or a ping a connection is dead, given what the scheduler said of keepalives. A
+// scheduler that does not know them pings. Two may be missing.
 func (c *connector) idleTimeout(keepaliveMS int64) time.Duration {
 	return milliseconds(cmp.Or(keepaliveMS, c.started.Limits.PingIntervalMS)) * 5 / 2
 }

@@ -109,8 +109,8 @@ func connectThrough(t *testing.T, balancer string) (*balancedSocket, error) {
 	return &balancedSocket{instance: string(name), lost: ws.CloseRead(context.WithoutCancel(t.Context())).Done()}, nil
 }
 
-// TestBalancerClosesConnectionsOfHungInstance runs HAProxy with its configuration: connections of an instance that hangs are closed, and those of
-// one that is only not ready stay.
+// TestBalancerClosesConnectionsOfHungInstance runs HAProxy with its configuration: connections of an instance that hangs are closed, and
+// those of one that is only not ready stay.
 func TestBalancerClosesConnectionsOfHungInstance(t *testing.T) {
 	t.Parallel()
 	skipShort(t)
@@ -147,7 +147,8 @@ func TestBalancerClosesConnectionsOfHungInstance(t *testing.T) {
 		t.Fatal(err)
 	}
 	chosen := instances[first.instance]
-	// chooses connects until the balancer has, or has not, chosen the instance as often as there are instances: those with the fewest connections are next.
+	// chooses connects until the balancer has, or has not, chosen the instance as often as there are instances: those with the fewest
+	// connections are next.
 	chooses := func(want bool) {
 		t.Helper()
 		waitUntil(t, "new connections", p, func() error {

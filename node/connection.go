@@ -299,8 +299,8 @@ func (c *connection) ping(ctx context.Context, timeout time.Duration) bool {
 	return err == nil
 }
 
-// awaitSilence ends the connection when nothing has arrived for two and a half times the interval of keepalives. It counts checks: a process that
-// stood still, or got no processor, for longer than that misses one of them only, and then reads what has arrived meanwhile.
+// awaitSilence ends the connection when nothing has arrived for two and a half times the interval of keepalives. It counts checks: a
+// process that stood still, or got no processor, for longer than that misses one of them only, and then reads what has arrived meanwhile.
 func (c *connection) awaitSilence(ctx context.Context, keepalive time.Duration) {
 	tick := time.NewTicker(keepalive / 2)
 	defer tick.Stop()

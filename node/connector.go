@@ -241,8 +241,8 @@ func (c *connector) runPeriodic(ctx context.Context) {
 	}
 }
 
-// monitor ends the connection when the scheduler is gone, which TCP reports only after a very long time, or never. A scheduler that does not know
-// keepalives is pinged once per heartbeat interval.
+// monitor ends the connection when the scheduler is gone, which TCP reports only after a very long time, or never. A scheduler that does
+// not know keepalives is pinged once per heartbeat interval.
 func (c *connector) monitor(ctx context.Context, conn *connection, keepalive time.Duration) {
 	if keepalive > 0 {
 		conn.awaitSilence(ctx, keepalive)

@@ -17,8 +17,8 @@ const maxHeader = 4 << 10
 // MaxChunk is the maximum payload of one binary frame, in bytes.
 const MaxChunk = MaxFrame - maxHeader - 4
 
-// SpeechChunk is the payload of the binary frames into which speech is cut. They are short because a page in a browser sees only whole messages:
-// on a slow connection a long one would look like silence.
+// SpeechChunk is the payload of the binary frames into which speech is cut. They are short because a page in a browser sees only whole
+// messages: on a slow connection a long one would look like silence.
 const SpeechChunk = 32 << 10
 
 // BinaryHeader describes the payload of a binary frame. Every binary frame has one, except the audio that a client sends.

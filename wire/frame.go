@@ -133,8 +133,8 @@ type Warning struct {
 // Type implements Frame.
 func (Warning) Type() FrameType { return "warning" }
 
-// Keepalive shows that its sender is there. A client of a session sends it so that the session does not count as idle; the scheduler sends it
-// when there is no other message, over a connection whose first message asked for it with keepalive_ms.
+// Keepalive shows that its sender is there. A client of a session sends it so that the session does not count as idle; the scheduler sends
+// it when there is no other message, over a connection whose first message asked for it with keepalive_ms.
 type Keepalive struct{}
 
 // Type implements Frame.

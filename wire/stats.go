@@ -75,7 +75,8 @@ type DirectionUse struct {
 }
 
 // StatsCoverage says how many ready nodes there are for each direction that was requested in the last day, or that a node declares, at
-// most 200 of them: for all nodes that serve every tenant, for each pool that has nodes for it, and for each tenant that has nodes of its own.
+// most 200 of them: for all nodes that serve every tenant, for each pool that has nodes for it, and for each tenant that has nodes of its
+// own.
 type StatsCoverage struct {
 	Directions int                 `json:"directions" doc:"How many directions were counted."`
 	None       []DirectionCoverage `json:"none" doc:"Directions without a ready node, in a pool or for a tenant if it is named: every request that depends on it is refused. At most 200."`

@@ -21,9 +21,9 @@ import (
 // readThreads is how many threads read the audit log without a pause.
 const readThreads = 8
 
-// TestBesideAuditFlood measures dispatch beside threads that search the audit log without a pause for a key that it does not have, and beside
-// as many that ask for /healthz at the rate of the answers that the others got. No dispatch may fail. The processor time of this process is
-// printed; it includes the threads.
+// TestBesideAuditFlood measures dispatch beside threads that search the audit log without a pause for a key that it does not have, and
+// beside as many that ask for /healthz at the rate of the answers that the others got. No dispatch may fail. The processor time of this
+// process is printed; it includes the threads.
 func TestBesideAuditFlood(t *testing.T) {
 	s, url := serve(t)
 	for range store.MaxLogEntries / 100 {

@@ -143,7 +143,8 @@ func (b *Balancer) serve(ctx context.Context, in net.Conn) {
 	b.mu.Unlock()
 }
 
-// byConnections returns the instances in a random order, those with fewer connections first: so a few nodes and sessions are never all on one.
+// byConnections returns the instances in a random order, those with fewer connections first: so a few nodes and sessions are never all on
+// one.
 func (b *Balancer) byConnections() []*backend {
 	open := make(map[*backend]int)
 	b.mu.Lock()

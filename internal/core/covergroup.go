@@ -2,16 +2,16 @@ package core
 
 import "cmp"
 
-// CoverGroup is a set of nodes on which jobs depend: those of a pool, or of every pool, that serve a tenant. While none of them is ready, jobs
-// are refused that no other node may take, or the pool has nobody for its jobs. It is the one notion of what has to be covered: what ejects or
-// drains nodes, warns, or counts asks it, for each direction that is in demand.
+// CoverGroup is a set of nodes on which jobs depend: those of a pool, or of every pool, that serve a tenant. While none of them is ready,
+// jobs are refused that no other node may take, or the pool has nobody for its jobs. It is the one notion of what has to be covered: what
+// ejects or drains nodes, warns, or counts asks it, for each direction that is in demand.
 type CoverGroup struct {
 	Pool   PoolID   // empty: the nodes of every pool on which jobs of tenants may run that are not bound to one
 	Tenant TenantID // empty: the nodes that serve every tenant; otherwise those and its own
 }
 
-// CoverGroupsOf returns the groups of which a node of a pool is an own member: those that depend on it. A node of one tenant is not one of the
-// groups of others, and those of the tenant count the nodes that serve every tenant as well. A node that no job may use is in no group.
+// CoverGroupsOf returns the groups of which a node of a pool is an own member: those that depend on it. A node of one tenant is not one of
+// the groups of others, and those of the tenant count the nodes that serve every tenant as well. A node that no job may use is in no group.
 func (p *Pools) CoverGroupsOf(tenant TenantID, pool PoolID) (groups [2]CoverGroup, count int) {
 	var boundTo PoolID
 	bound := false

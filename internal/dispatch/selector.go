@@ -70,8 +70,8 @@ type slotRequest struct {
 // other node.
 func (r *slotRequest) requirePreferred() bool { return !r.recorded || r.spec.Options.Strict }
 
-// reservation is a slot that was reserved on a node. It counts as a job of this instance there, until slots.giveUp or the end of the job that
-// gets it.
+// reservation is a slot that was reserved on a node. It counts as a job of this instance there, until slots.giveUp or the end of the job
+// that gets it.
 type reservation struct {
 	member     fleet.Member
 	epoch      core.Epoch

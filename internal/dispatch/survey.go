@@ -138,8 +138,8 @@ func refusalFor(spec *core.Spec, rule *core.PoolRule, code wire.Code, rejections
 	return e
 }
 
-// explainFull returns why a request is refused whose nodes were full when it began to wait, or for which others waited: nodes that are drained, ejected or
-// away by now are not full. It is called when the wait is over, since it is a pass over the nodes of the direction.
+// explainFull returns why a request is refused whose nodes were full when it began to wait, or for which others waited: nodes that are
+// drained, ejected or away by now are not full. It is called when the wait is over, since it is a pass over the nodes of the direction.
 func (s *selector) explainFull(spec *core.Spec, full *wire.Error) *wire.Error {
 	q, route := s.queryOf(spec, nil)
 	rejections := make(map[core.Reason]int)

@@ -211,8 +211,8 @@ type succession struct {
 	node     core.NodeID
 }
 
-// speak has sessions say utterances, one after the other in each, and returns where they went. Without spread the node before is not kept: under
-// load it has just become less busy than others.
+// speak has sessions say utterances, one after the other in each, and returns where they went. Without spread the node before is not kept:
+// under load it has just become less busy than others.
 func (c *cluster) speak(ctx context.Context, sessions, utterances int, spread bool, at func(session int) *peer) map[succession]int {
 	counts := make(map[succession]int)
 	var speakers sync.WaitGroup
@@ -260,9 +260,9 @@ func (c *cluster) sayUtterance(ctx context.Context, p *peer, id core.SessionID, 
 	}
 }
 
-// TestEqualNodesOfAllInstancesAreChosenEqually: nodes that are equal get equal shares of the utterances of each instance, and with spread equal
-// shares of those that follow an utterance on each other node, whichever instance they are connected to and whichever were used last. The
-// load is light (one session on one instance) or heavy (about two thirds of all slots are taken by sessions on all instances).
+// TestEqualNodesOfAllInstancesAreChosenEqually: nodes that are equal get equal shares of the utterances of each instance, and with spread
+// equal shares of those that follow an utterance on each other node, whichever instance they are connected to and whichever were used last.
+// The load is light (one session on one instance) or heavy (about two thirds of all slots are taken by sessions on all instances).
 func TestEqualNodesOfAllInstancesAreChosenEqually(t *testing.T) {
 	t.Parallel()
 	const (
@@ -300,10 +300,10 @@ func TestEqualNodesOfAllInstancesAreChosenEqually(t *testing.T) {
 	}
 }
 
-// chiSquareOfSuccessions compares the utterances of each instance, and with spread those of them that followed one on the same node, with equal
-// shares of all nodes, with spread of all but that node. What a session does next depends with spread on what it did last, so it is these
-// steps that are independent, not the numbers of the nodes. A first utterance avoids no node, and one that finds all others full does not
-// either: with spread they are left out.
+// chiSquareOfSuccessions compares the utterances of each instance, and with spread those of them that followed one on the same node, with
+// equal shares of all nodes, with spread of all but that node. What a session does next depends with spread on what it did last, so it is
+// these steps that are independent, not the numbers of the nodes. A first utterance avoids no node, and one that finds all others full does
+// not either: with spread they are left out.
 func chiSquareOfSuccessions(counts map[succession]int, nodes int, spread bool) (x float64, degrees, n int) {
 	rows := make(map[succession]map[core.NodeID]int) // by all but the node
 	for s, count := range counts {

@@ -268,8 +268,8 @@ func TestNodeThatRefusesIsOfferedLater(t *testing.T) {
 	})
 }
 
-// TestDrainedNodesAreNotFull: a request that waits until its time is over is told why the nodes cannot take it by then, also one that was not
-// tried because others waited for the same nodes.
+// TestDrainedNodesAreNotFull: a request that waits until its time is over is told why the nodes cannot take it by then, also one that was
+// not tried because others waited for the same nodes.
 func TestDrainedNodesAreNotFull(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {

@@ -34,9 +34,9 @@ const (
 	hungWork    = 300 * time.Millisecond
 )
 
-// TestInstanceHangs stops an instance that has many sessions and half of the nodes, and does not continue it before all of them have results again: to
-// its peers that is the same as a host without power. Nothing closes their connections: half of the peers have a list of instances, and the others a
-// balancer that only stops to send new connections. In full:
+// TestInstanceHangs stops an instance that has many sessions and half of the nodes, and does not continue it before all of them have
+// results again: to its peers that is the same as a host without power. Nothing closes their connections: half of the peers have a list of
+// instances, and the others a balancer that only stops to send new connections. In full:
 //
 //	go test -count=1 -v -run TestInstanceHangs ./internal/drill -drill-hung-sessions 100 -drill-hung-rounds 3
 func TestInstanceHangs(t *testing.T) {
@@ -141,8 +141,8 @@ func (d *hangDrill) report(what string, peers []*peerTimes, stalled time.Duratio
 	}
 }
 
-// connections returns the addresses of a peer, and a client that makes its first connection to the instance that will hang, and the next one after the
-// stop to another.
+// connections returns the addresses of a peer, and a client that makes its first connection to the instance that will hang, and the next
+// one after the stop to another.
 func (d *hangDrill) connections(n int, balancer *clustertest.Balancer, p *peerTimes) (urls []string, httpClient *http.Client) {
 	byAddress := map[string]string{} // to where a connection to an address goes
 	var others []string

@@ -203,8 +203,9 @@ type Cover struct {
 // String describes it for people.
 func (c Cover) String() string { return c.Direction.String() + c.CoverGroup.String() }
 
-// All iterates over what has to be covered, and how well it is: for each direction the groups that have registered nodes for it, and all nodes
-// if none has any; and every pool to which tenants are bound and that has no registered nodes at all. The groups of a direction have an order.
+// All iterates over what has to be covered, and how well it is: for each direction the groups that have registered nodes for it, and all
+// nodes if none has any; and every pool to which tenants are bound and that has no registered nodes at all. The groups of a direction have
+// an order.
 func (c *Coverage) All() iter.Seq2[Cover, Covered] {
 	groups := make([][]core.CoverGroup, len(c.Requirements)) // of which nodes are registered
 	for pool, counts := range c.shared {

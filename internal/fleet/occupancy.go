@@ -7,8 +7,8 @@ import (
 )
 
 // occupancy holds the averages over the fleet. How many slots of a node are taken is the sum of two numbers. The jobs that this instance
-// has there are counted, so that their number is exact whichever instance receives their results. The jobs of other instances are known from the
-// last answer of the ledger, which turns into the mean of all nodes over a few service times. So nothing that a selection compares
+// has there are counted, so that their number is exact whichever instance receives their results. The jobs of other instances are known
+// from the last answer of the ledger, which turns into the mean of all nodes over a few service times. So nothing that a selection compares
 // depends on which instance a node is connected to, or on when it was used last.
 type occupancy struct {
 	meanUtilization atomic.Uint64 // by jobs of other instances, float64 bits

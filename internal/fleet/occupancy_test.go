@@ -200,8 +200,8 @@ func TestObservationsAge(t *testing.T) {
 	}
 }
 
-// TestUnknownNodeOfAnIdleFleetIsIdle checks that of two idle nodes of a fleet with little work the one of which nothing is known is not behind:
-// it would be chosen less often only because it was not chosen before.
+// TestUnknownNodeOfAnIdleFleetIsIdle checks that of two idle nodes of a fleet with little work the one of which nothing is known is not
+// behind: it would be chosen less often only because it was not chosen before.
 func TestUnknownNodeOfAnIdleFleetIsIdle(t *testing.T) {
 	t.Parallel()
 	f, seen := fleetWithNode(t, 4)

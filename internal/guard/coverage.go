@@ -24,8 +24,8 @@ func (r *Reader) Age() time.Duration {
 	return time.Since(r.since)
 }
 
-// coverageOf counts the nodes by health, and the directions that had jobs in the last day by the number of their ready nodes, in the pool or for the
-// tenant that has the fewest. A direction that nodes declare and nobody uses needs no spare.
+// coverageOf counts the nodes by health, and the directions that had jobs in the last day by the number of their ready nodes, in the pool
+// or for the tenant that has the fewest. A direction that nodes declare and nobody uses needs no spare.
 func coverageOf(s *wire.Stats) telemetry.Coverage {
 	n := &s.Nodes
 	used := make(map[[2]string]bool, len(s.Languages.LastDay.Directions))

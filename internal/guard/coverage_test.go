@@ -38,8 +38,8 @@ func TestCoverageCountsDirectionsInUse(t *testing.T) {
 	}
 }
 
-// TestCoverageOfPools checks that a pool without a ready node, and the tenant that is bound to it, are not covered although the direction has other
-// nodes: in the snapshot, in the metric, which counts a direction once, and in the events.
+// TestCoverageOfPools checks that a pool without a ready node, and the tenant that is bound to it, are not covered although the direction
+// has other nodes: in the snapshot, in the metric, which counts a direction once, and in the events.
 func TestCoverageOfPools(t *testing.T) {
 	t.Parallel()
 	f := fleet.New(time.Hour)

@@ -21,8 +21,9 @@ const (
 	maxCoverageEvents = 10
 )
 
-// coverageWatch notices when directions that are in demand, which had jobs in the last day, lose their last ready node, in a pool or for a tenant
-// that depends on it, and when they have one again. It belongs to the leader; what it has reported is stored with the history, so that another leader does not report it again.
+// coverageWatch notices when directions that are in demand, which had jobs in the last day, lose their last ready node, in a pool or for a
+// tenant that depends on it, and when they have one again. It belongs to the leader; what it has reported is stored with the history, so
+// that another leader does not report it again.
 type coverageWatch struct {
 	uncovered map[string]int64     // what was reported, as fleet.Cover names it, and since when it has no ready node, in Unix milliseconds
 	suspects  map[string]time.Time // what has no ready node, and was not reported yet
@@ -82,8 +83,8 @@ func (w *coverageWatch) update(covers []coveredBy, demand counts, now time.Time)
 	return len(lost)+len(restored) > 0 || len(w.uncovered) != before
 }
 
-// report makes the events of what has changed, with a text for each, or for the number of those that have none of their own. note notes that one is
-// reported, and returns what is added to its text and how many ready nodes it has.
+// report makes the events of what has changed, with a text for each, or for the number of those that have none of their own. note notes
+// that one is reported, and returns what is added to its text and how many ready nodes it has.
 func (w *coverageWatch) report(names []string, directions map[string]core.Direction, text, more string, note func(name string) (string, int)) {
 	for i, name := range names {
 		addition, ready := note(name)

@@ -235,8 +235,8 @@ func (e *Ejector) coverage(directions []core.Direction, of []*core.Node) *fleet.
 	return e.Fleet.Cover(served)
 }
 
-// neededBy says why a node must keep its slots, and for what: one of the directions that were requested lately would have no other node, in a pool or
-// for a tenant, or less than half of its slots. Empty: nothing needs it.
+// neededBy says why a node must keep its slots, and for what: one of the directions that were requested lately would have no other node, in
+// a pool or for a tenant, or less than half of its slots. Empty: nothing needs it.
 func (s *step) neededBy(n *core.Node) (cause string, by fleet.Cover) {
 	counted := s.Fleet.CoveringNode(n)
 	for cover, rest := range s.covers.Needs(&counted) {

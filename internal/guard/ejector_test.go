@@ -289,8 +289,8 @@ func (j *judged) recordEvents(kind store.EventKind) (details func() []string) {
 	}
 }
 
-// TestPoolsKeepTheirLastNode: a node without which a pool would have none for a direction, or the tenant that is bound to it, keeps its slots
-// whatever it does, although the fleet has many others; the event says so once.
+// TestPoolsKeepTheirLastNode: a node without which a pool would have none for a direction, or the tenant that is bound to it, keeps its
+// slots whatever it does, although the fleet has many others; the event says so once.
 func TestPoolsKeepTheirLastNode(t *testing.T) {
 	type nodes = map[core.NodeID][]func(*core.Node)
 	has := func(service string) func(*core.Node) {

@@ -309,8 +309,8 @@ func TestExampleSessionProtocol(t *testing.T) {
 	}
 }
 
-// When nothing comes any more over a connection with keepalives, a node and a session leave it without waiting for the answer to a close, and go on
-// over another.
+// When nothing comes any more over a connection with keepalives, a node and a session leave it without waiting for the answer to a close,
+// and go on over another.
 func TestExampleLeavesSilentInstance(t *testing.T) {
 	t.Parallel()
 	for lang := range languages {

@@ -15,8 +15,8 @@ const (
 	maxListed  = 200
 )
 
-// DrainEffect returns what would be missing if nodes were drained, but for their jobs: in each group of nodes on which jobs depend that has some of
-// them. The error is that of the context.
+// DrainEffect returns what would be missing if nodes were drained, but for their jobs: in each group of nodes on which jobs depend that has
+// some of them. The error is that of the context.
 func (t *Table) DrainEffect(ctx context.Context, drained ...*core.Node) (*wire.DrainEffect, error) {
 	s, err := t.current(ctx)
 	if err != nil {
@@ -116,7 +116,8 @@ func (e *effect) poolOf(n *core.Node) core.PoolID {
 	return e.division.Assign(n).Pool
 }
 
-// addDirections adds the directions of a drained node of a pool that are not known yet to the groups that depend on it, while there is room.
+// addDirections adds the directions of a drained node of a pool that are not known yet to the groups that depend on it, while there is
+// room.
 func (e *effect) addDirections(known map[groupDirection]bool, n *core.Node, pool core.PoolID) {
 	groups, count := e.division.CoverGroupsOf(n.Tenant, pool)
 	for _, d := range n.Capability.Directions(maxCounted + 1) {

@@ -188,8 +188,8 @@ func TestDrainEffectOfMany(t *testing.T) {
 	}
 }
 
-// TestDrainEffectKnowsPools: the last node of a pool is missing there although others serve its directions, also if it serves one tenant, which is
-// bound to the pool.
+// TestDrainEffectKnowsPools: the last node of a pool is missing there although others serve its directions, also if it serves one tenant,
+// which is bound to the pool.
 func TestDrainEffectKnowsPools(t *testing.T) {
 	t.Parallel()
 	division := &core.Pools{

@@ -29,7 +29,8 @@ func StartCluster(tb testing.TB) *Cluster {
 	return c
 }
 
-// WithoutFailover makes no node take another one for dead, for tests in which all of them live, on a machine that may be slow. It returns c.
+// WithoutFailover makes no node take another one for dead, for tests in which all of them live, on a machine that may be slow. It returns
+// c.
 func (c *Cluster) WithoutFailover() *Cluster {
 	c.tb.Helper()
 	for _, node := range c.nodes {

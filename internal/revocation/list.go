@@ -16,7 +16,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// list is the revocations. Reads take no lock; changes are made one at a time, and each costs about the same however many entries there are.
+// list is the revocations. Reads take no lock; changes are made one at a time, and each costs about the same however many entries there
+// are.
 type list struct {
 	entries sync.Map // *entry by store.RevocationTarget
 	count   atomic.Int64
@@ -137,8 +138,8 @@ func (l *list) node(n *core.Node) bool {
 		coversTime(l.find(store.RevokedTenant, "", string(n.Tenant)), registered)
 }
 
-// merge adds further entries, and removes those that have expired; of two entries for a target the later one stays. It reports whether the list
-// has changed.
+// merge adds further entries, and removes those that have expired; of two entries for a target the later one stays. It reports whether the
+// list has changed.
 func (l *list) merge(entries []store.Revocation, now time.Time) (changed bool) {
 	for i := range entries {
 		r := entries[i]
@@ -186,8 +187,8 @@ func (l *list) uncount(e *entry) {
 	}
 }
 
-// missing returns the entries of the list, of those that were added until a time, that have not expired and that others do not have, or only in
-// an older version.
+// missing returns the entries of the list, of those that were added until a time, that have not expired and that others do not have, or
+// only in an older version.
 func (l *list) missing(others []store.Revocation, until, now time.Time) []store.Revocation {
 	have := make(map[store.RevocationTarget]time.Time, len(others))
 	for i := range others {

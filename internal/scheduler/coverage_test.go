@@ -17,9 +17,9 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestCoverageOfABoundTenant: the only ready node of the pool to which a tenant is bound fails each of its jobs, in a fleet with others for the
-// same direction. It is not ejected, and an event says so; what would be missing without it is said before it is drained, and what is missing
-// after that by the statistics, the list of directions and the refusal of the tenant's requests.
+// TestCoverageOfABoundTenant: the only ready node of the pool to which a tenant is bound fails each of its jobs, in a fleet with others for
+// the same direction. It is not ejected, and an event says so; what would be missing without it is said before it is drained, and what is
+// missing after that by the statistics, the list of directions and the refusal of the tenant's requests.
 func TestCoverageOfABoundTenant(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()

@@ -18,8 +18,8 @@ import (
 
 var malformEach = flag.Bool("malform-each", false, "malform every key by itself, not only all at once")
 
-// TestMalformedStore: two instances keep running when what Redis holds is malformed, nodes register again, jobs are dispatched through both,
-// the statistics are published again, and another instance starts. A panic ends the process of the test.
+// TestMalformedStore: two instances keep running when what Redis holds is malformed, nodes register again, jobs are dispatched through
+// both, the statistics are published again, and another instance starts. A panic ends the process of the test.
 func TestMalformedStore(t *testing.T) {
 	t.Parallel()
 	for _, how := range redistest.Malformations() {

@@ -171,8 +171,8 @@ func TestAnonymousCaller(t *testing.T) {
 	ts.requestWith(&http.Cookie{Name: "lingua_login", Value: "forged"}, "POST", "/v1/nodes/n1/drain", nil).expectError(wire.Forbidden)
 }
 
-// TestAnonymousOperatorCannotRevoke: a request without a credential makes no credential invalid and none valid again, whatever its role is. The
-// answer says why, a key or a login may, and the audit log has the denial.
+// TestAnonymousOperatorCannotRevoke: a request without a credential makes no credential invalid and none valid again, whatever its role is.
+// The answer says why, a key or a login may, and the audit log has the denial.
 func TestAnonymousOperatorCannotRevoke(t *testing.T) {
 	t.Parallel()
 	ts := startMatrix(t, anonymous("operator"))

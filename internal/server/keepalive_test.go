@@ -2,7 +2,8 @@ package server_test
 
 import "testing"
 
-// TestKeepalivesOnRequest: a connection whose first message asks for keepalives gets them. They are of that connection: a resume asks again.
+// TestKeepalivesOnRequest: a connection whose first message asks for keepalives gets them. They are of that connection: a resume asks
+// again.
 func TestKeepalivesOnRequest(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)

@@ -7,8 +7,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// logCopy is this instance's copy of a log, for reads of the whole: those that look for entries. A read gets what was added since the last one,
-// so that it costs about the same however many entries there are; the first one reads the log. Other reads go to the store.
+// logCopy is this instance's copy of a log, for reads of the whole: those that look for entries. A read gets what was added since the last
+// one, so that it costs about the same however many entries there are; the first one reads the log. Other reads go to the store.
 type logCopy[T any] struct {
 	read func(context.Context, store.ReadLogParams) (store.LogPage[T], error)
 	id   func(*T) string
@@ -55,7 +55,8 @@ func (l *logCopy[T]) page(ctx context.Context, p store.ReadLogParams) (store.Log
 	return store.LogPage[T]{Entries: entries}, nil
 }
 
-// find returns the index of the entry that is next to a position, which p asks the store for if the copy does not have it; -1: there is none.
+// find returns the index of the entry that is next to a position, which p asks the store for if the copy does not have it; -1: there is
+// none.
 func (l *logCopy[T]) find(ctx context.Context, entries []T, position string, p store.ReadLogParams) (at int, gap bool, err error) {
 	if at = l.index(entries, position); at >= 0 && p.Before != "" {
 		return at - 1, false, nil

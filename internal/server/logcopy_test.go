@@ -11,7 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
-// TestCopyOfALog: a read of the whole log returns what the store would, from every position, and gets only what was added since the last one.
+// TestCopyOfALog: a read of the whole log returns what the store would, from every position, and gets only what was added since the last
+// one.
 func TestCopyOfALog(t *testing.T) {
 	t.Parallel()
 	st := memstore.New(store.Timing{})

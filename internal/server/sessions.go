@@ -119,8 +119,8 @@ func sortSessions(list []wire.SessionInfo) []wire.SessionInfo {
 // tenant can make every instance hold in memory; operators are not limited.
 const maxEndedSessions = 10_000
 
-// How many sessions a key may end, a second and at once. Every instance looks through its sessions for each, and remembers it for as long as
-// tokens live.
+// How many sessions a key may end, a second and at once. Every instance looks through its sessions for each, and remembers it for as long
+// as tokens live.
 const (
 	endsPerSecond = 20
 	endsAtOnce    = 200

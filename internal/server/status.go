@@ -94,8 +94,8 @@ func (h *statusHandlers) ready(w http.ResponseWriter, r *http.Request) {
 // the store.
 const checkInterval = 250 * time.Millisecond
 
-// checkTimeout bounds a check. All requests share its result, so it does not end with the request that began it. A request may wait for the end of
-// one check and then for another, and a load balancer takes an instance that does not answer within 3 s for hung.
+// checkTimeout bounds a check. All requests share its result, so it does not end with the request that began it. A request may wait for the
+// end of one check and then for another, and a load balancer takes an instance that does not answer within 3 s for hung.
 const checkTimeout = time.Second
 
 // sharedCheck shares the result of a check among all requests within checkInterval.

@@ -12,7 +12,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// FuzzStoredSession: nothing that is stored as the state of a session, or as a message of its outbox, makes an instance panic that takes it over.
+// FuzzStoredSession: nothing that is stored as the state of a session, or as a message of its outbox, makes an instance panic that takes it
+// over.
 func FuzzStoredSession(f *testing.F) {
 	for _, seed := range []string{
 		`{"TokenHash":"x","Turns":3,"Options":[{"Strict":true}],"Closed":[{"Name":"a","Turn":-7}],"Pending":[{"Turn":2,"Options":0,"Continues":1}]}`,

@@ -1,6 +1,6 @@
 // Package socket is the server side of WebSocket connections (RFC 6455), independent of what is sent over them, and the Hub that
-// holds all of them. It bounds queues, sends pings and keepalives, and performs the closing handshake. It knows nothing of nodes, sessions or
-// jobs.
+// holds all of them. It bounds queues, sends pings and keepalives, and performs the closing handshake. It knows nothing of nodes, sessions
+// or jobs.
 //
 // The library (coder/websocket) performs the opening handshake and parses incoming frames. This package writes frames itself,
 // because a ping must not wait for its pong, a pong must not block the reader, queued frames should be written in one system
@@ -53,8 +53,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// hubParts is into how many parts the connections are divided. The watchdog checks one part after the other, so that the keepalives of thousands of
-// idle connections are not written at once, before the messages of all others.
+// hubParts is into how many parts the connections are divided. The watchdog checks one part after the other, so that the keepalives of
+// thousands of idle connections are not written at once, before the messages of all others.
 const hubParts = 16
 
 // Hub holds all connections. Its Run must run for as long as there are any.

@@ -68,8 +68,9 @@ func CheckKeepalive(ms int64) *wire.Error {
 	return nil
 }
 
-// SetKeepalive makes the watchdog send wire.Keepalive when no other message is sent for an interval in milliseconds: a peer to which nothing comes
-// can conclude that the instance is gone. Pings are no substitute, because a browser does not show them to its pages. 0: none is sent.
+// SetKeepalive makes the watchdog send wire.Keepalive when no other message is sent for an interval in milliseconds: a peer to which
+// nothing comes can conclude that the instance is gone. Pings are no substitute, because a browser does not show them to its pages. 0: none
+// is sent.
 func (c *Conn) SetKeepalive(ms int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -85,8 +85,8 @@ func TestReceivedBytesResetThePings(t *testing.T) {
 	}
 }
 
-// TestKeepalive: a peer that asked for it gets a message at least every 1.5 s, and no keepalive while there are others. Pings are none: a page in a
-// browser does not see them.
+// TestKeepalive: a peer that asked for it gets a message at least every 1.5 s, and no keepalive while there are others. Pings are none: a
+// page in a browser does not see them.
 func TestKeepalive(t *testing.T) {
 	t.Parallel()
 	const checkInterval = stallTimeout / 16

@@ -84,7 +84,8 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 	return c
 }
 
-// addPeople gives the reads that people ask for connections, permits and a breaker of their own. It says nothing of the health of the store.
+// addPeople gives the reads that people ask for connections, permits and a breaker of their own. It says nothing of the health of the
+// store.
 func (c *client) addPeople(ctx context.Context, redis rueidis.Client) {
 	p := newClient(ctx, redis, c.cluster, c.timeout, func(bool) {}, c.onError)
 	p.clocks, p.onCall, p.log, p.logLimit = c.clocks, c.onCall, c.log, c.logLimit

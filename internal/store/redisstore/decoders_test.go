@@ -38,7 +38,8 @@ func FuzzDecoders(f *testing.F) {
 	})
 }
 
-// TestShapesOfReplies: the notation of shapes is read as it is described. TestMalformedValues compares the replies of all scripts with them.
+// TestShapesOfReplies: the notation of shapes is read as it is described. TestMalformedValues compares the replies of all scripts with
+// them.
 func TestShapesOfReplies(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]struct{ parts, first, repeated int }{

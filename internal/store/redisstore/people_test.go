@@ -11,8 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
 
-// TestReadsForPeopleHaveTheirOwnPermits: when reads that people ask for have used all their permits and opened their breaker, every other call
-// is answered, and the store counts as available.
+// TestReadsForPeopleHaveTheirOwnPermits: when reads that people ask for have used all their permits and opened their breaker, every other
+// call is answered, and the store counts as available.
 func TestReadsForPeopleHaveTheirOwnPermits(t *testing.T) {
 	t.Parallel()
 	down := make(chan bool, 100)

@@ -53,8 +53,8 @@ func (s *Store) readSetting(ctx context.Context, name string, fields ...string) 
 // maxGeneration is more than any setting has: Lua keeps the digits of smaller numbers.
 const maxGeneration = 1 << 53
 
-// parseSetting converts a generation, a body and digests, of which the last is that of the body. It reports false if they are not those of a
-// setting: then none is known, as after a loss, and an instance that knows the setting restores it.
+// parseSetting converts a generation, a body and digests, of which the last is that of the body. It reports false if they are not those of
+// a setting: then none is known, as after a loss, and an instance that knows the setting restores it.
 func parseSetting(r reply) (store.Setting, bool) {
 	generation, err := strconv.ParseInt(r.text(0), 10, 64)
 	body, digests := []byte(r.text(1)), strings.Fields(r.text(2))

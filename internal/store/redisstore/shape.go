@@ -118,8 +118,8 @@ func (c *client) malformed(key string) error {
 	return err
 }
 
-// logRefused logs an error that what is stored under a key has caused: the reply of a script, or that the key is of another type. Errors that
-// have other causes are those of their callers alone.
+// logRefused logs an error that what is stored under a key has caused: the reply of a script, or that the key is of another type. Errors
+// that have other causes are those of their callers alone.
 func (c *client) logRefused(key string, err error) {
 	if err != nil && classOf(err) == store.ErrorReply && c.logLimit.Allow() {
 		c.log.Warn("what is stored under a key of Redis cannot be used; if nothing else mends it, delete the key", "key", key, "error", err)
