@@ -41,11 +41,6 @@ func configFor(urls ...string) node.Config {
 // The node finds the scheduler among endpoints that are down, silent, stopping, or something else.
 func TestConnectsToLiveEndpoint(t *testing.T) {
 	t.Parallel()
-	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dead.Close()
 	vanished, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and never answers
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +52,7 @@ func TestConnectsToLiveEndpoint(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	for range 8 {
 		s := newFakeScheduler(t)
-		startNode(t, configFor("http://"+dead.Addr().String(), "http://"+vanished.Addr().String(), elsewhere.URL, s.URL, stopping.URL), node.FastTiming{DialTimeout: 100 * time.Millisecond})
+		startNode(t, configFor("http://127.0.0.1:1", "http://"+vanished.Addr().String(), elsewhere.URL, s.URL, stopping.URL), node.FastTiming{DialTimeout: 100 * time.Millisecond})
 		p := s.awaitConn()
 		for _, ok := p.next(); !ok; _, ok = p.next() { // on a slow machine the live endpoint may time out too
 			p = s.awaitConn()

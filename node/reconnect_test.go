@@ -168,8 +168,8 @@ func TestNodeStartsBeforeScheduler(t *testing.T) {
 		}
 		conn.Close()
 	}
-	l.Close()
 	n.stop()
+	l.Close() // last: another test may listen at its port
 	if err := n.awaitResult(); err != nil {
 		t.Errorf("Run: %v, want nil after the end of its context", err)
 	}

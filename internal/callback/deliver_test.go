@@ -188,6 +188,12 @@ func TestClosedKeptConnection(t *testing.T) {
 	} {
 		var requests atomic.Int32
 		srv := httptest.NewUnstartedServer(nil)
+		_ = srv.Listener.Close()
+		l, err := net.Listen("tcp", "127.0.0.3:0") // where no other test listens after it is closed
+		if err != nil {
+			t.Fatal(err)
+		}
+		srv.Listener = l
 		srv.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			switch requests.Add(1) {
@@ -206,7 +212,7 @@ func TestClosedKeptConnection(t *testing.T) {
 		if err := deliver(t, caller, srv.URL); err != nil {
 			t.Fatal(err)
 		}
-		err := deliver(t, caller, srv.URL)
+		err = deliver(t, caller, srv.URL)
 		if got := outcomeOf(err); got != c.want {
 			t.Errorf("%s: want %s, got %s (%v)", c.name, c.want, got, err)
 		}
