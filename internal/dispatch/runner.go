@@ -154,15 +154,13 @@ func (r *runner) checkRunning(ctx context.Context, f *inFlightJob, job *core.Job
 // moveAfterTimeout ends an attempt whose time is over, and moves the job to another node.
 func (r *runner) moveAfterTimeout(ctx context.Context, f *inFlightJob, job *core.Job, failure attemptFailure) {
 	j := r.resumeEntry(job, f)
-	ended := j.endAttempt(ctx, failure)
-	if !ended && j.job.Token == job.Token && j.job.State == core.StateDispatched && j.job.Epoch != job.Epoch {
-		// The node has registered again since the last check. The attempt is the same, and is over.
-		f.setRebound(j.job)
-		ended = j.endAttempt(ctx, failure)
-	}
-	if ended {
-		j.continueElsewhere(ctx, failure)
-		return
+	for epoch := core.Epoch(0); j.job.Token == job.Token && j.job.State == core.StateDispatched && j.job.Epoch != epoch; {
+		epoch = j.job.Epoch
+		if j.endAttempt(ctx, failure) {
+			j.continueElsewhere(ctx, failure)
+			return
+		}
+		f.setRebound(j.job) // if the node has registered again since the record was read, the attempt is the same, and is over
 	}
 	r.resumeIfAudioHere(ctx, j.job)
 }

@@ -277,6 +277,50 @@ func TestReboundJobEndsOnItsDispatcher(t *testing.T) {
 	})
 }
 
+// reregisteringStore lets a node register again just before a retry is written, a few times.
+type reregisteringStore struct {
+	dispatch.Store
+	register func()
+	left     int
+}
+
+func (s *reregisteringStore) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, error) {
+	if p.Event == core.EventRetry && s.left > 0 {
+		s.left--
+		s.register()
+	}
+	return s.Store.Apply(ctx, p)
+}
+
+// TestJobReboundAgainAndAgain: the node registers again whenever its job is about to be moved, because its attempt is over. The job is moved
+// nevertheless, and the dispatcher keeps no entry without a timer.
+func TestJobReboundAgainAndAgain(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		st := &reregisteringStore{Store: h.store, left: 4}
+		dispatcher := dispatch.New(dispatch.Config{
+			Instance: "i-other", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
+			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2,
+		}, st, h.fleet, h.picker, h.transport, nil, h.metrics, h.log)
+		defer dispatcher.Close()
+		p := h.dispatchAcknowledged(dispatcher, spec())
+		active := []store.ActiveJob{{Job: p.Job, Attempt: p.Attempt}}
+		st.register = func() {
+			if err := h.register("node-a", 1, store.Activity{Lists: true, Active: active}); err != nil {
+				t.Error(err)
+			}
+		}
+		h.addNode("node-b", 1)
+		h.advance(timing.Attempt-5*time.Second, "node-a", "node-b")
+		time.Sleep(6 * time.Second) // no heartbeat shows the job as overdue to another instance
+		synctest.Wait()
+		if now := h.job(p.Job); now.Node != "node-b" || st.left != 0 {
+			t.Errorf("with %d registrations left: %+v", st.left, now)
+		}
+	})
+}
+
 // TestTakenOverRetryKeepsFreeAttempt: a retry after NODE_BUSY costs no attempt, also when another instance takes it over.
 func TestTakenOverRetryKeepsFreeAttempt(t *testing.T) {
 	t.Parallel()

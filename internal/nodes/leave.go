@@ -118,6 +118,17 @@ func (r *Registry) remove(ctx context.Context, id core.NodeID, epoch core.Epoch)
 	}
 	if removed {
 		r.fleet.Remove(id)
+		r.forgetDrain(ctx, id)
 	}
 	return removed, nil
+}
+
+// forgetDrain lets a node that was removed come back without the drain that it had.
+func (r *Registry) forgetDrain(ctx context.Context, id core.NodeID) {
+	if r.revocations == nil || !r.revocations.NodeDrained(id) {
+		return
+	}
+	if err := r.revocations.RecordDrain(ctx, id, false); err != nil {
+		r.log.Warn("a removed node is drained if it comes back: resume it then", "node_id", id, "error", err)
+	}
 }

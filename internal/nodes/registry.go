@@ -125,7 +125,7 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	}
 	p.Node.SecretHash = core.HashSecret(secret)
 	takenOver := r.hasOtherOwner(&p.Node)
-	p.RequireSecret = r.cfg.RequireSecret
+	p.RequireSecret, p.Drained = r.cfg.RequireSecret, r.revocations != nil && r.revocations.NodeDrained(p.Node.ID)
 	reply, err := store.Registration{}, store.ErrNameTaken
 	if !p.RequireSecret || !usesNameOfOther(r.fleet, &p.Node) {
 		reply, err = r.store.Register(ctx, p)
@@ -150,6 +150,10 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	r.log.Info("node registered", "node_id", p.Node.ID, "epoch", reply.Node.Epoch, "status", status,
 		"max_concurrent_jobs", reply.Node.MaxJobs, "kept", len(reply.Kept), "orphans", len(reply.Orphans), "strays", len(reply.Strays))
 	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRegistered, Node: p.Node.ID, Tenant: p.Node.Tenant, Detail: status})
+	if !reply.Known && reply.Node.Drained {
+		r.log.Warn("the store had lost a node that an operator has drained; it is drained again", "node_id", p.Node.ID)
+		r.cfg.Events.Record(store.Event{Kind: store.EventNodeDrained, Node: p.Node.ID, Tenant: p.Node.Tenant, Detail: "again, after the store lost it"})
+	}
 
 	// The jobs that the node still has belong to the new epoch before the node learns of it.
 	cancel, err := r.jobs.RebindJobs(ctx, reply.Node.Epoch, reply.Kept)
@@ -310,6 +314,11 @@ func (r *Registry) updateFleet(ctx context.Context, s store.NodeStatus) {
 func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
 	if err := r.setDrained(ctx, id, drained); err != nil {
 		return store.NodeStatus{}, err
+	}
+	if r.revocations != nil {
+		if err := r.revocations.RecordDrain(ctx, id, drained); err != nil {
+			return store.NodeStatus{}, r.storeError(ctx, "drain", err) // it has taken effect, and has to be repeated
+		}
 	}
 	status, err := r.Node(ctx, id)
 	if err == nil {

@@ -11,12 +11,15 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Revocations says which nodes are revoked. A *revocation.Follower does.
+// Revocations says which nodes are revoked, and remembers which are drained. A *revocation.Follower does.
 type Revocations interface {
 	// NodeRevoked reports whether a registered node is revoked: its name, or the key or the tenant with which it registered.
 	NodeRevoked(n *core.Node) bool
 	// NodeNameRevoked reports whether a name is revoked.
 	NodeNameRevoked(id core.NodeID) bool
+	// NodeDrained reports whether a node was drained and not resumed since, also if the store has lost the node.
+	NodeDrained(id core.NodeID) bool
+	RecordDrain(ctx context.Context, id core.NodeID, drained bool) error
 }
 
 // nameCheck refuses nodes whose names are revoked.

@@ -91,6 +91,7 @@ func (r *Registry) EvictSilent(ctx context.Context) {
 			}
 			tenant := r.fleet.TenantOf(s.Node)
 			if removed, err := r.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: r.cfg.Retention}); err == nil && removed {
+				r.forgetDrain(ctx, s.Node)
 				r.cfg.Events.Record(store.Event{Kind: store.EventNodeEvicted, Node: s.Node, Tenant: tenant})
 				r.log.Info("node evicted", "node_id", s.Node, "silent_for", s.Age.Round(time.Second).String())
 			}

@@ -68,17 +68,23 @@ func TestMoveJobsOfSilentNodeIsRetried(t *testing.T) {
 	})
 }
 
+// evictSilent runs EvictSilent until stop is called.
+func (h *harness) evictSilent() (ended <-chan struct{}, stop func()) {
+	ctx, stop := context.WithCancel(h.t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		h.registry.EvictSilent(ctx)
+	}()
+	return done, stop
+}
+
 // Nodes are evicted after the retention time of silence, also after a failure of the store.
 func TestSilentNodesAreEvicted(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		h.add("silent", 1)
 		h.add("alive", 1)
-		ctx, stop := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			h.registry.EvictSilent(ctx)
-		}()
+		ended, stop := h.evictSilent()
 		advance := func(d time.Duration) {
 			for range d / (10 * time.Second) {
 				time.Sleep(10 * time.Second)

@@ -42,12 +42,11 @@ func (s *Server) Malform(key string, how Malformation, field int) (fields int) {
 	s.tb.Helper()
 	kind := s.mustDo("TYPE", key)
 	if how.Name == wrongType {
-		s.mustDo("DEL", key)
+		write := "SET"
 		if kind == "string" {
-			s.mustDo("SADD", key, "other")
-		} else {
-			s.mustDo("SET", key, "other")
+			write = "SADD"
 		}
+		s.mustDo("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('"+write+"', KEYS[1], 'other')", "1", key) // in one step: schedulers write, too
 		return 1
 	}
 	selected := func() bool {

@@ -29,6 +29,9 @@ const (
 	// keepLifted is how long a lifted entry is kept. An instance that was cut off from the store for longer may still have the entry as
 	// it was before, and would restore it.
 	keepLifted = 7 * 24 * time.Hour
+	// keepDrain is for how long it is remembered that a node was drained. A node that is still registered then stays drained, but is no
+	// longer if the store loses it.
+	keepDrain = 90 * 24 * time.Hour
 	// loginMargin is for how long after its expiry a login is kept that was ended.
 	loginMargin = 10 * time.Minute
 )
@@ -90,6 +93,21 @@ func (f *Follower) NodeNameRevoked(id core.NodeID) bool {
 	return f.current().find(store.RevokedNode, "", string(id)) != nil
 }
 
+// NodeDrained reports whether a node was drained and not resumed since.
+func (f *Follower) NodeDrained(id core.NodeID) bool {
+	return f.current().find(store.DrainedNode, "", string(id)) != nil
+}
+
+// RecordDrain records that a node was drained, or resumed.
+func (f *Follower) RecordDrain(ctx context.Context, id core.NodeID, drained bool) error {
+	node := store.RevocationTarget{Kind: store.DrainedNode, Name: string(id)}
+	if !drained {
+		return f.Lift(ctx, node, "")
+	}
+	_, err := f.Add(ctx, store.Revocation{RevocationTarget: node})
+	return err
+}
+
 // Latest returns the time of the latest entry that this instance knows, on the store's clock.
 func (f *Follower) Latest() time.Time {
 	if f == nil || f.latest.Load() == 0 {
@@ -144,6 +162,8 @@ func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocatio
 	switch r.Kind {
 	case store.RevokedSession, store.RevokedKID:
 		p.Keep = tokenLifetime
+	case store.DrainedNode:
+		p.Keep = keepDrain
 	case store.RevokedLogin:
 		p.Keep = auth.MaxLoginTTL
 		if !r.Until.IsZero() { // it expires then anyway; the clocks of the store and of other instances may differ from this one

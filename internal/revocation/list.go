@@ -203,11 +203,11 @@ func (l *list) missing(others []store.Revocation, until, now time.Time) []store.
 	return lost
 }
 
-// inForce returns the entries that are not lifted, in the order of their targets.
+// inForce returns the revocations that are not lifted, in the order of their targets.
 func (l *list) inForce() []store.Revocation {
 	entries := make([]store.Revocation, 0, l.len())
 	for r := range l.all() {
-		if !r.Lifted {
+		if !r.Lifted && r.Kind != store.DrainedNode {
 			entries = append(entries, *r)
 		}
 	}

@@ -195,8 +195,11 @@ func (h *revocationHandlers) lift(r *http.Request) (any, error) {
 	if !ok {
 		return nil, wire.FieldErrorf(wire.NotFound, "id", "nothing is revoked as %s; lingua revoke list shows what is", id)
 	}
-	if target.Kind == store.RevokedLogin {
+	switch target.Kind {
+	case store.RevokedLogin:
 		return nil, wire.Invalid("id", "a login that was ended stays ended: log in again")
+	case store.DrainedNode:
+		return nil, wire.Invalid("id", "a drain is no revocation: lingua resume %s ends it", target.Name)
 	}
 	if err := h.list.Lift(r.Context(), target, principalOf(r.Context()).Key); err != nil {
 		return nil, h.storeDown(err)

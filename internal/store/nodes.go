@@ -91,6 +91,8 @@ type RegisterParams struct {
 	// never registered for another tenant. One that takes the name of a node that is gone, without its secret or for another tenant, does
 	// not get its jobs: those that it lists are returned in Cancels.
 	RequireSecret bool
+	// Drained says that an operator had drained the node before the store lost it. It is ignored for a node that the store knows.
+	Drained bool
 }
 
 // ConnectParams says that a connection of a node was established or lost.

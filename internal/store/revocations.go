@@ -20,12 +20,10 @@ const (
 	RevokedSession RevocationKind = "session" // the tokens of a session, and the session
 	RevokedNode    RevocationKind = "node"    // the name of a node
 	RevokedLogin   RevocationKind = "login"   // a login that was ended, by its id
+	// DrainedNode is no revocation: an operator has drained a node. The node's record has that too, and decides; the entry is for when the
+	// store loses the record.
+	DrainedNode RevocationKind = "drain"
 )
-
-// RevocationKinds lists every kind.
-func RevocationKinds() []RevocationKind {
-	return []RevocationKind{RevokedKey, RevokedKID, RevokedTenant, RevokedSession, RevokedNode, RevokedLogin}
-}
 
 // RevocationTarget is what a revocation is about. The list has at most one entry for each target.
 type RevocationTarget struct {

@@ -26,7 +26,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	args := appendActive([]string{
 		s.presenceMS, s.reservedTTLMS, s.attemptMS, body, flag(p.Node.Health == core.HealthReady), flag(p.Node.Health == core.HealthOffline),
 		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning), strconv.FormatUint(p.Connection, 10),
-		flag(p.RequireSecret), p.Node.SecretHash, string(p.Node.Tenant),
+		flag(p.RequireSecret), p.Node.SecretHash, string(p.Node.Tenant), flag(p.Drained),
 	}, &p.Activity)
 	now, r, err := s.client.runScript(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID), s.keys.unavailable(p.Node.ID)}, args...)
 	if err != nil {

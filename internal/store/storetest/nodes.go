@@ -19,7 +19,7 @@ var nodeBehaviours = []behaviour{
 	{"every registration has a higher epoch, revision and version", testRegistrationsIncreaseEpoch},
 	{"a registration keeps the listed jobs and returns the others as orphans", testRegistrationKeepsListedJobs},
 	{"a returning node that does not list its jobs gets none for one attempt", testReturningNodeIsHeld},
-	{"a drained node keeps its jobs, gets no new ones, and stays drained after a registration", testDrain},
+	{"a drained node keeps its jobs, gets no new ones, and stays drained after a registration, also after its loss", testDrain},
 	{"a removed node is unknown, and its leases are removed with it", testRemove},
 	{"a node that was seen more recently than required is not removed", testRemoveOnlySilentNodes},
 }
@@ -173,6 +173,13 @@ func testDrain(t *testing.T, h *Harness) {
 		t.Fatal(err)
 	}
 	h.mustReserve(t, resumed, "job-3")
+
+	for id, want := range map[core.NodeID]bool{"node-a": false, "node-lost": true} { // registered, and not
+		r, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declaredNode(id, 2), Load: core.UnknownLoad, Drained: true})
+		if err != nil || r.Node.Drained != want {
+			t.Errorf("%s, registered as drained: %+v, %v", id, r.Node, err)
+		}
+	}
 }
 
 func testRemove(t *testing.T, h *Harness) {

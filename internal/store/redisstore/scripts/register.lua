@@ -2,13 +2,13 @@
 -- young that their jobs may still be on their way. Its marks are removed: they are about the epoch before.
 -- KEYS  meta, leases, unavailable
 -- ARGV  not_after, presence in ms, reserved ttl in ms, attempt in ms, body, healthy, offline, max, load, lists, counts, current,
---       returning, connection, require secret, secret hash, tenant, job|attempt …
+--       returning, connection, require secret, secret hash, tenant, drained, job|attempt …
 -- Returns {now, -1} if the node is present and this is not its registration, otherwise {now, known, {epoch, rev, ver, drained, disconnected, admission}, occupancy, kept, orphans, strays, cancels}.
 local now = clock()
 if is_late(now) then return { now } end
 local presence, reserved_ttl, attempt = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local lists, counts, current, returning = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local listed, listed_count = listed_jobs(18)
+local listed, listed_count = listed_jobs(19)
 
 local old = read_node(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'offline', 'body', 'admission')
 local foreign_jobs, is_other = {}, false
@@ -25,7 +25,7 @@ if old.epoch then
 end
 local t = redis.call('TIME')
 local epoch = t[1] * 1000000 + t[2]
-local rev, ver, drained = 1, 1, '0'
+local rev, ver, drained = 1, 1, ARGV[18]
 if old.epoch then
   epoch = math.max(tonumber(old.epoch) + 1, epoch)
   rev, ver, drained = tonumber(old.rev) + 1, tonumber(old.ver) + 1, old.drained

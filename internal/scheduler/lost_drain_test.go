@@ -1,0 +1,71 @@
+package scheduler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+)
+
+// TestDrainSurvivesLossOfTheStore: a node that was drained before Redis was emptied gets no job when it has registered again, through
+// whichever instance. One that was resumed, or that was removed and came back, gets jobs.
+func TestDrainSurvivesLossOfTheStore(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	cfg := fastConfig()
+	cfg.Scheduler.Nodes.HeartbeatIntervalMS = 300
+	instances := startCluster(t, redis.URL(), cfg, nil)
+	nodes := startNodes(t, instances, 4, sharedSlots, func() time.Duration { return 20 * time.Millisecond })
+	const drained, resumed, removed = 0, 1, 2
+	for n := range removed + 1 {
+		if _, err := instances[0].Nodes.Drain(t.Context(), core.NodeID(nodes[n].id), true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := instances[1].Nodes.Drain(t.Context(), core.NodeID(nodes[resumed].id), false); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := instances[1].Nodes.Remove(t.Context(), core.NodeID(nodes[removed].id)); err != nil {
+		t.Fatal(err)
+	}
+	seen := func() bool {
+		for _, in := range instances {
+			for i, n := range nodes {
+				if seen := in.Fleet.Node(core.NodeID(n.id)); seen == nil || seen.Declared().Drained != (i == drained) {
+					return false
+				}
+			}
+		}
+		return true
+	}
+	waitUntil(t, "the removed node to be back, and every instance to see it", waitLimit, seen)
+	load := startLoad(t, instances)
+	for i := range 2 { // the second time, Redis loses what was put back
+		load.waitForAccepted(100)
+		load.markFault()
+		do(t, redis, "FLUSHALL")
+		waitUntil(t, "every node to have registered again", waitLimit, func() bool {
+			for _, n := range nodes {
+				n.mu.Lock()
+				again := n.reregistered
+				n.mu.Unlock()
+				if again <= i {
+					return false
+				}
+			}
+			return true
+		})
+		waitUntil(t, "every instance to see the nodes as before", waitLimit, seen)
+		load.waitForService()
+	}
+	load.waitForAccepted(100)
+	load.end()
+	for i, n := range nodes {
+		n.mu.Lock()
+		if worked := n.maxWorking > 0; worked == (i == drained) {
+			t.Errorf("%s: it got jobs: %v", n.id, worked)
+		}
+		n.mu.Unlock()
+	}
+}
