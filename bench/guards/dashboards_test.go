@@ -20,5 +20,5 @@ func TestBesideDashboards(t *testing.T) {
 		return func() { seen = stop() }
 	}})
 	t.Logf("%d dashboards: %s", *dashboards, seen)
-	compare(t, r[0], r[1])
+	compare(t, r[0], r[1], besideOurs)
 }

@@ -57,7 +57,7 @@ func TestBesideModelHubFaults(t *testing.T) {
 	lists, _ := hub.Requests("")
 	t.Logf("the ModelHub got %d requests while it was up", lists)
 	for _, beside := range r[1:] {
-		compare(t, r[0], beside)
+		compare(t, r[0], beside, besideOurs)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestBesideStats(t *testing.T) {
 		condition{"constant answers", func() func() { return g.begin(load{URL: constant.URL, Rate: statsRate}) }},
 		condition{"statistics", func() func() { return g.begin(load{URL: url + "/api/v1/stats", Rate: statsRate}) }})
 	t.Logf("%d bytes an answer; %s", len(body), g.summary())
-	compare(t, r[1], r[2])
+	compare(t, r[1], r[2], besideOurs)
 	compareWithCalm(t, r[0], r[1:]...)
 }
 
@@ -116,7 +116,7 @@ func TestBesideReports(t *testing.T) {
 		condition{"messages that are only decoded", func() func() { return g.begin(load{URL: sink, Rate: reportRate, Reports: true}) }},
 		condition{"reports", func() func() { return g.begin(load{URL: url, Rate: reportRate, Reports: true}) }})
 	t.Log(g.summary())
-	compare(t, r[1], r[2])
+	compare(t, r[1], r[2], besideOurs)
 	compareWithCalm(t, r[0], r[1:]...)
 }
 
@@ -138,7 +138,7 @@ func TestBesideEnqueuedReports(t *testing.T) {
 		condition{"enqueued reports", func() func() {
 			return repeat(t, enqueueRate, func(ctx context.Context, i int) error { return s.Nodes.ReportUnavailable(ctx, report(i)) })
 		}})
-	compare(t, r[1], r[2])
+	compare(t, r[1], r[2], besideOurs)
 	compareWithCalm(t, r[0], r[1:]...)
 }
 
@@ -152,7 +152,7 @@ func TestBesideHeartbeats(t *testing.T) {
 	}
 	r := measure(t, s, beside("heartbeats", fleetNodes), beside("ten times the heartbeats", 10*fleetNodes),
 		beside("heartbeats of 1,000 nodes", large), beside("ten times those", 10*large))
-	compare(t, r[0], r[1])
+	compare(t, r[0], r[1], besideOurs)
 	t.Logf("%s: %.3f of %s", r[3].name, stats.Median(r[3].p99)/stats.Median(r[2].p99), r[2].name)
 }
 

@@ -26,8 +26,9 @@ var (
 const (
 	fleetNodes = 100
 	nodeSlots  = 8
-	// tolerance is how much higher the 99th percentile beside other work may be, unless calm windows differ more among themselves.
-	tolerance = 1.10
+	// besideOurs is how much higher the 99th percentile may be beside other work of the scheduler, unless calm windows differ more among
+	// themselves, and besideReads beside reads that people ask for.
+	besideOurs, besideReads = 1.10, 1.20
 	// maxStolen is the share of the processors' time that the hypervisor may take in a window. Rounds with more are measured again, at most
 	// as often as maxRepeated times the number of rounds: they say nothing about the scheduler.
 	maxStolen   = 0.01
@@ -117,9 +118,9 @@ func (m measured) String() string {
 	return fmt.Sprintf("p99 %-32s median %.2f ms; windows %s", m.name, stats.Median(m.p99)/1000, strings.Join(windows, " "))
 }
 
-// compare checks that the 99th percentile beside other work is within the tolerance of that of the windows that it is compared with, or
+// compare checks that the 99th percentile beside other work is within a tolerance of that of the windows that it is compared with, or
 // within their spread: not higher than all of them but the highest.
-func compare(t *testing.T, base, beside measured) {
+func compare(t *testing.T, base, beside measured, tolerance float64) {
 	t.Helper()
 	median, got := stats.Median(base.p99), stats.Median(beside.p99)
 	spread := spreadOf(base.p99)

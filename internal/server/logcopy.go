@@ -2,7 +2,9 @@ package server
 
 import (
 	"context"
+	"iter"
 	"slices"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -53,6 +55,26 @@ func (l *logCopy[T]) page(ctx context.Context, p store.ReadLogParams) (store.Log
 		return store.LogPage[T]{Entries: entries[:last+1]}, err
 	}
 	return store.LogPage[T]{Entries: entries}, nil
+}
+
+// A search pauses after so many entries: with every processor busy, the answers that dispatches wait for are noticed only when one is not.
+const (
+	searchStep  = 1000
+	searchPause = 50 * time.Microsecond
+)
+
+// search iterates over entries of a log.
+func search[T any](entries []T) iter.Seq[*T] {
+	return func(yield func(*T) bool) {
+		for i := range entries {
+			if i%searchStep == searchStep-1 {
+				time.Sleep(searchPause)
+			}
+			if !yield(&entries[i]) {
+				return
+			}
+		}
+	}
 }
 
 // find returns the index of the entry that is next to a position, which p asks the store for if the copy does not have it; -1: there is
