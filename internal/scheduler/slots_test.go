@@ -58,12 +58,12 @@ func (c *localNodes) Deliver(_ context.Context, to *core.Node, a *wire.Assignmen
 // Cancel implements dispatch.Transport.
 func (*localNodes) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
-// runJob runs a job, for half a second on average.
+// runJob runs a job, for a second on average.
 func (c *localNodes) runJob(n *localNode, a *wire.Assignment) {
 	began := time.Now()
 	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
 	c.retryReport("ack", func() error { return c.cluster.anyInstance().Jobs.Ack(c.ctx, r) })
-	backoff.Sleep(c.ctx, 50*time.Millisecond+rand.N(900*time.Millisecond))
+	backoff.Sleep(c.ctx, 100*time.Millisecond+rand.N(1800*time.Millisecond))
 	n.now.Add(-1)
 	c.retryReport("done", func() error { return c.cluster.anyInstance().Jobs.Done(c.ctx, r, nil) })
 	c.busy.Add(int64(time.Since(began)))

@@ -22,6 +22,8 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	switch {
 	case ctx.Err() != nil:
 		return store.HeartbeatResult{Verdict: store.TooLate}, nil
+	case p.Epoch > n.current.Epoch:
+		return store.HeartbeatResult{Verdict: store.UnknownNode}, nil
 	case p.Epoch != 0 && p.Epoch != n.current.Epoch:
 		return store.HeartbeatResult{Verdict: store.StaleEpoch, NodeStatus: s.status(n, now)}, nil
 	case p.Seq != 0 && p.Seq < n.seq:

@@ -154,6 +154,8 @@ func (m *modelLedger) heartbeatVerdict(q *request, silent bool) store.Verdict {
 	switch {
 	case m.epoch == 0:
 		return store.UnknownNode
+	case q.epoch > m.epoch:
+		return store.UnknownNode
 	case q.epoch != 0 && q.epoch != m.epoch:
 		return store.StaleEpoch
 	case q.seq != 0 && q.seq < m.seq && !silent:

@@ -103,7 +103,11 @@ func testStaleHeartbeats(t *testing.T, h *Harness) {
 	}
 	offline.epoch = n.Epoch - 1
 	if result, err = h.Store.Heartbeat(t.Context(), h.heartbeatParams(n, offline)); err != nil || result.Verdict != store.StaleEpoch {
-		t.Errorf("a heartbeat of another epoch: %v, %v; want STALE_EPOCH", result.Verdict, err)
+		t.Errorf("a heartbeat of an earlier epoch: %v, %v; want STALE_EPOCH", result.Verdict, err)
+	}
+	offline.epoch = n.Epoch + 1 // the store has lost its registration
+	if result, err = h.Store.Heartbeat(t.Context(), h.heartbeatParams(n, offline)); err != nil || result.Verdict != store.UnknownNode {
+		t.Errorf("a heartbeat of a later epoch: %v, %v; want UNKNOWN_NODE", result.Verdict, err)
 	}
 	after, err := h.Store.Node(t.Context(), "node-a")
 	if err != nil {

@@ -19,6 +19,8 @@ local listed, listed_count = listed_jobs(21)
 local meta = read_node(KEYS[1], 'epoch', 'rev', 'ver', 'drained', 'seen', 'seq', 'held', 'ready', 'max', 'offline', 'disconnected',
   'admission')
 if not meta.epoch then return { now, UNKNOWN_NODE } end
+-- If the stored epoch is the lower one, Redis has lost the registration, or what it holds is malformed: the node has to register again.
+if tonumber(epoch) > tonumber(meta.epoch) then return { now, UNKNOWN_NODE } end
 if epoch ~= '0' and epoch ~= meta.epoch then return { now, STALE_EPOCH } end
 -- After so long a silence it may be another process, which numbers its heartbeats from 1.
 local was_silent = now - tonumber(meta.seen) >= presence
