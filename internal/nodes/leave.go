@@ -95,13 +95,21 @@ func removeFor(ctx context.Context, r *Registry, id core.NodeID, reason string) 
 	if err != nil {
 		return Removed{}, r.storeError(ctx, "remove", err)
 	}
+	if before.Node.Drained { // before it can come back
+		if err := r.recordDrain(ctx, id, false); err != nil {
+			return Removed{}, err
+		}
+	}
 	removed, err := r.remove(ctx, id, before.Node.Epoch)
 	if err != nil {
 		return Removed{}, err
 	}
 	if !removed {
-		if !before.Node.Drained {
-			_ = r.setDrained(ctx, id, false) // after an error the operator sees that it is drained
+		// After an error the operator sees that it is drained.
+		if before.Node.Drained {
+			_ = r.recordDrain(ctx, id, true)
+		} else {
+			_ = r.setDrained(ctx, id, false)
 		}
 		return Removed{}, wire.FieldErrorf(wire.StaleEpoch, "node_id", "node %s has registered again meanwhile, so it still runs: stop it first, or drain it", id)
 	}
@@ -118,17 +126,6 @@ func (r *Registry) remove(ctx context.Context, id core.NodeID, epoch core.Epoch)
 	}
 	if removed {
 		r.fleet.Remove(id)
-		r.forgetDrain(ctx, id)
 	}
 	return removed, nil
-}
-
-// forgetDrain lets a node that was removed come back without the drain that it had.
-func (r *Registry) forgetDrain(ctx context.Context, id core.NodeID) {
-	if r.revocations == nil || !r.revocations.NodeDrained(id) {
-		return
-	}
-	if err := r.revocations.RecordDrain(ctx, id, false); err != nil {
-		r.log.Warn("a removed node is drained if it comes back: resume it then", "node_id", id, "error", err)
-	}
 }

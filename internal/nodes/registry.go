@@ -125,7 +125,7 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	}
 	p.Node.SecretHash = core.HashSecret(secret)
 	takenOver := r.hasOtherOwner(&p.Node)
-	p.RequireSecret, p.Drained = r.cfg.RequireSecret, r.revocations != nil && r.revocations.NodeDrained(p.Node.ID)
+	p.RequireSecret, p.Drained = r.cfg.RequireSecret, r.wasDrained(ctx, p.Node.ID)
 	reply, err := store.Registration{}, store.ErrNameTaken
 	if !p.RequireSecret || !usesNameOfOther(r.fleet, &p.Node) {
 		reply, err = r.store.Register(ctx, p)
@@ -164,6 +164,15 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	r.jobs.MoveOrphans(reply.Orphans)
 	r.notifyFreeSlots(reply.Node.ID, reply.Occupancy)
 	return Registered{Node: reply.Node, Secret: secret, Cancel: cancel}, nil
+}
+
+// wasDrained reports whether a node is remembered as drained. Another instance may have ended that since this one has read it.
+func (r *Registry) wasDrained(ctx context.Context, id core.NodeID) bool {
+	if r.revocations == nil || !r.revocations.NodeDrained(id) {
+		return false
+	}
+	_ = r.revocations.Read(ctx) // after an error, what was read before counts
+	return r.revocations.NodeDrained(id)
 }
 
 // nameRetry is when a node tries again whose name is in use.
@@ -315,10 +324,8 @@ func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (sto
 	if err := r.setDrained(ctx, id, drained); err != nil {
 		return store.NodeStatus{}, err
 	}
-	if r.revocations != nil {
-		if err := r.revocations.RecordDrain(ctx, id, drained); err != nil {
-			return store.NodeStatus{}, r.storeError(ctx, "drain", err) // it has taken effect, and has to be repeated
-		}
+	if err := r.recordDrain(ctx, id, drained); err != nil {
+		return store.NodeStatus{}, err // it has taken effect, and has to be repeated
 	}
 	status, err := r.Node(ctx, id)
 	if err == nil {
@@ -340,6 +347,17 @@ func (r *Registry) setDrained(ctx context.Context, id core.NodeID, drained bool)
 	case errors.Is(err, store.ErrNoNode):
 		return UnknownNode(id)
 	case err != nil:
+		return r.storeError(ctx, "drain", err)
+	}
+	return nil
+}
+
+// recordDrain makes all instances remember that a node is drained, or is not.
+func (r *Registry) recordDrain(ctx context.Context, id core.NodeID, drained bool) error {
+	if r.revocations == nil {
+		return nil
+	}
+	if err := r.revocations.RecordDrain(ctx, id, drained); err != nil {
 		return r.storeError(ctx, "drain", err)
 	}
 	return nil

@@ -20,6 +20,8 @@ type Revocations interface {
 	// NodeDrained reports whether a node was drained and not resumed since, also if the store has lost the node.
 	NodeDrained(id core.NodeID) bool
 	RecordDrain(ctx context.Context, id core.NodeID, drained bool) error
+	// Read reads what other instances have changed.
+	Read(ctx context.Context) error
 }
 
 // nameCheck refuses nodes whose names are revoked.
