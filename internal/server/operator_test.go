@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -272,14 +273,10 @@ func TestExplainStaleHeartbeat(t *testing.T) {
 	ts := startScheduler(t, func(c *config.Config) {
 		c.Scheduler.Nodes.HeartbeatIntervalMS, c.Scheduler.Dispatch.HeartbeatStaleMS = 10, 10
 	})
-	ts.registerNode("n1", nil)
-	var x wire.ExplainResponse
-	ts.eventually("the node is stale", func() bool {
-		x = ts.explain(dispatchBody(nil))
-		return x.Verdict != "OK"
+	ts.registerNode("n1", object{"max_concurrent_jobs": 1000})
+	ts.eventually("refuse the node as stale, once the change that announces its registration is read", func() bool {
+		refused := ts.post("/v1/dispatch/f2f", dispatchBody(nil)).status != http.StatusOK
+		x := ts.explain(dispatchBody(nil))
+		return refused && x.Verdict == string(wire.AllCandidatesFullOrFailed) && cmp.Equal(map[string]int{"HEARTBEAT_STALE": 1}, x.Reasons)
 	})
-	if diff := cmp.Diff(map[string]int{"HEARTBEAT_STALE": 1}, x.Reasons); diff != "" {
-		t.Errorf("(-want +got)\n%s", diff)
-	}
-	ts.post("/v1/dispatch/f2f", dispatchBody(nil)).expectError(wire.AllCandidatesFullOrFailed)
 }
