@@ -60,7 +60,7 @@ func BenchmarkLargeFleet(b *testing.B) {
 			p := &c.Scheduler.Phase3
 			p.Enabled = true
 			for i := range largePools {
-				p.Pools = append(p.Pools, config.PoolTable{PoolID: fmt.Sprint("pool-", i), RequiredServices: []string{fmt.Sprint("asr-", i%5), fmt.Sprint("nmt-", i/5)}})
+				p.Pools = append(p.Pools, config.PoolTable{PoolID: config.PoolID(fmt.Sprint("pool-", i)), RequiredServices: []string{fmt.Sprint("asr-", i%5), fmt.Sprint("nmt-", i/5)}})
 			}
 		})
 		rng := rand.New(rand.NewPCG(1, 2))

@@ -40,7 +40,10 @@ func decodeError(err error) *Error {
 	var wrongType *json.UnmarshalTypeError
 	var syntax *json.SyntaxError
 	var base64Error base64.CorruptInputError
+	var refused *Error
 	switch {
+	case errors.As(err, &refused):
+		return refused
 	case errors.As(err, &base64Error):
 		return Errorf(InvalidRequest, "data is not base64: the mistake is at byte %d of it", int64(base64Error))
 	case errors.As(err, &wrongType) && wrongType.Field != "":

@@ -21,6 +21,7 @@ type NodeRegisterAck struct {
 	Status              string      `json:"status" enum:"registered,resumed"`
 	Cancel              []ActiveJob `json:"cancel,omitempty" doc:"Active jobs that the node should stop."`
 	NoAudio             []ActiveJob `json:"no_audio,omitempty" doc:"Active jobs whose audio is not on this instance: chunks that were not received will not be sent. A node should fail such a job with AUDIO_LOST at once if chunks are missing."`
+	Warnings            []string    `json:"warnings,omitempty" doc:"What the author of the node should change: fields that are not known, or that are missing and have a default."`
 	KeepaliveMS         int64       `json:"keepalive_ms,omitempty" doc:"In the answer to node_register: how often at least a message comes over this connection. Absent: messages come when there are any."`
 }
 

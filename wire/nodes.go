@@ -74,7 +74,7 @@ type RegisterResponse struct {
 	NodeToken           string      `json:"node_token" doc:"The secret of the node: send it with every report, and to register again."`
 	HeartbeatIntervalMS int64       `json:"heartbeat_interval_ms" doc:"The interval of heartbeats, to be jittered by a fifth."`
 	Cancel              []ActiveJob `json:"cancel,omitempty" doc:"Active jobs that the node should stop."`
-	Warnings            []string    `json:"warnings,omitempty" doc:"Why the node gets no jobs although it is registered."`
+	Warnings            []string    `json:"warnings,omitempty" doc:"What the author of the node should change: why it gets no jobs although it is registered, fields that are not known, or that are missing and have a default."`
 }
 
 // HeartbeatRequest is the body of POST /v1/node/heartbeat.
@@ -93,6 +93,8 @@ type HeartbeatResponse struct {
 	// Epoch and NodeToken are those of the registration, if the heartbeat registered the node.
 	Epoch     int64  `json:"epoch,omitempty" doc:"The epoch that this heartbeat began, because the node was not registered."`
 	NodeToken string `json:"node_token,omitempty" doc:"The node_token of this registration."`
+	// Warnings are what the author of the node should change.
+	Warnings []string `json:"warnings,omitempty" doc:"What the author of the node should change: heartbeats that come too seldom."`
 }
 
 // ModelNotAvailableRequest is the body of POST /v1/node/model_not_available.
@@ -175,6 +177,25 @@ type Admission struct {
 type NodeList struct {
 	Nodes      []Node `json:"nodes"`
 	NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page, for the same filters. Absent: this is the last page."`
+}
+
+// RefusedNodeList is the answer of GET /v1/nodes/refused.
+type RefusedNodeList struct {
+	Refused []RefusedNode `json:"refused" doc:"The latest first, at most 200."`
+	Partial bool          `json:"partial,omitempty" doc:"An instance could not be asked, or did not answer."`
+}
+
+// RefusedNode is registrations or connections of nodes that were refused for one reason, from one address.
+type RefusedNode struct {
+	Address  string `json:"address"`
+	Reason   Code   `json:"reason" doc:"The error code with which it was refused."`
+	Field    string `json:"field,omitempty" doc:"The field that was wrong, or missing."`
+	Advice   string `json:"advice" doc:"What to change."`
+	NodeID   string `json:"node_id,omitempty" doc:"The last valid name that came from there."`
+	Count    int    `json:"count"`
+	FirstMS  int64  `json:"first_ms" doc:"The first one that is counted, Unix milliseconds."`
+	LastMS   int64  `json:"last_ms" doc:"The last one, Unix milliseconds."`
+	Instance string `json:"instance" doc:"The instance that refused it, by its incarnation."`
 }
 
 // Direction is one direction with its nodes and slots.

@@ -13,7 +13,7 @@ var bodies = []any{
 	ActiveAttempt{}, ActiveJob{}, Admission{}, Assignment{}, Attempt{}, CancelResponse{}, CapabilityByType{}, Declaration{}, DispatchOptions{},
 	DispatchRequest{}, DispatchResponse{}, Error{}, CatalogService{}, ExplainNode{}, ExplainResponse{}, ExplainService{}, HealthResponse{}, HeartbeatRequest{},
 	HeartbeatResponse{}, Job{}, JobDetail{}, JobDecisions{}, Decision{}, Candidate{}, JobAckRequest{}, JobDoneRequest{}, JobFailRequest{}, JobList{}, Load{},
-	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, AuditEntry{}, AuditList{}, Event{}, EventList{}, OKResponse{}, Direction{}, DirectionList{}, ReadyResponse{}, RegisterRequest{},
+	ModelNotAvailableRequest{}, Node{}, NodeCapabilities{}, NodeList{}, NodeRemoved{}, RefusedNode{}, RefusedNodeList{}, AuditEntry{}, AuditList{}, Event{}, EventList{}, OKResponse{}, Direction{}, DirectionList{}, ReadyResponse{}, RegisterRequest{},
 	RegisterResponse{}, Service{}, VersionResponse{},
 	Revocation{}, RevocationList{}, RevocationRequest{}, SessionInfo{}, SessionLag{}, SessionList{}, SessionTerminated{}, ReloadResponse{}, LoginRequest{}, LogoutResponse{}, Caller{},
 	ConfigView{}, ConfigSetting{}, ConfigKey{}, ConfigSigner{}, CallerContext{}, Link{}, CoverGroup{}, DeadLetter{}, DeadLetterList{}, DeadLettersRequest{}, DeadLettersResponse{}, Instance{}, InstanceList{},

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -27,13 +28,22 @@ type listNodesCmd struct {
 	Region   string `help:"Only nodes in this region." placeholder:"NAME"`
 	Limit    int    `help:"Maximum number of nodes." default:"1000"`
 	All      bool   `help:"List all nodes, without a limit."`
+	Refused  bool   `help:"List the nodes that were refused instead, by address and reason, with what to change."`
 }
 
 // Validate checks the flags before a request is sent.
-func (c *listNodesCmd) Validate() error { return checkLimit(c.Limit) }
+func (c *listNodesCmd) Validate() error {
+	if c.Refused && (c.ID != "" || c.State != "" || c.Language != "" || c.Region != "") {
+		return errors.New("--refused lists nodes that are not registered: give it alone")
+	}
+	return checkLimit(c.Limit)
+}
 
 // Run lists nodes.
 func (c *listNodesCmd) Run(ctx context.Context, io streams) error {
+	if c.Refused {
+		return c.listRefused(ctx, io)
+	}
 	if c.ID != "" {
 		var n wire.Node
 		if err := c.request(ctx, "GET", "/v1/nodes/"+url.PathEscape(c.ID), nil, &n); err != nil {
@@ -70,6 +80,28 @@ func (c *listNodesCmd) Run(ctx context.Context, io streams) error {
 		}
 		writeNodes(t, list.Nodes)
 		writeMoreHint(t, list.NextCursor)
+	})
+}
+
+// listRefused lists nodes that were refused.
+func (c *listNodesCmd) listRefused(ctx context.Context, io streams) error {
+	var list wire.RefusedNodeList
+	if err := c.request(ctx, "GET", "/v1/nodes/refused", nil, &list); err != nil {
+		return err
+	}
+	return c.print(io.out, list, func(t *tabwriter.Writer) {
+		if len(list.Refused) == 0 {
+			fmt.Fprintln(t, "no node was refused since the instances started")
+		} else {
+			fmt.Fprintln(t, "ADDRESS\tNODE\tREASON\tTIMES\tLAST\tWHAT TO CHANGE")
+		}
+		for i := range list.Refused {
+			r := &list.Refused[i]
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", r.Address, cmp.Or(r.NodeID, "–"), strings.TrimSpace(string(r.Reason)+" "+r.Field), r.Count, formatAge(r.LastMS), r.Advice)
+		}
+		if list.Partial {
+			fmt.Fprintln(t, "some instances did not answer: what they have refused is missing")
+		}
 	})
 }
 

@@ -1,10 +1,13 @@
 package config
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
 // TestSamplesOfTheDesignLoad: every sample in the documents that this scheduler was designed from loads, with a warning for each
@@ -18,7 +21,7 @@ func TestSamplesOfTheDesignLoad(t *testing.T) {
 	}
 	want := map[string][]string{ // the beginning of each warning
 		"several-instances.toml": {"scheduler.phase2.owner_ttl_seconds: has no effect", "scheduler.phase2.heartbeat_ttl_seconds: 180 counts as 60"},
-		"single-instance.toml":   nil,
+		"dispatch.toml":          {"scheduler.dispatch.health_filter: has no effect", "scheduler.dispatch.reservation_ttl_ms: 5000 counts as scheduler.task_binding.reserved_ttl_seconds = 5"},
 	}
 	files, err := filepath.Glob("testdata/*.toml")
 	if err != nil || len(files) < 5 {
@@ -44,6 +47,47 @@ func TestSamplesOfTheDesignLoad(t *testing.T) {
 				t.Error("phase2.enabled was not read")
 			}
 		})
+	}
+}
+
+// TestReservationTTL: the lifetime of reservations in milliseconds is rounded up to seconds, and our own key wins.
+func TestReservationTTL(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]Seconds{
+		"[scheduler.dispatch]\nreservation_ttl_ms = 2001":                                                     3,
+		"[scheduler.dispatch]\nreservation_ttl_ms = 8000":                                                     8,
+		"[scheduler.dispatch]\nreservation_ttl_ms = 8000\n[scheduler.task_binding]\nreserved_ttl_seconds = 4": 4,
+	} {
+		file := filepath.Join(t.TempDir(), "config.toml")
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		c, warnings, err := Load(file, nil).Validate()
+		if err != nil || c.Scheduler.TaskBinding.ReservedTTLSeconds != want || len(warnings) != 1 {
+			t.Errorf("%q: %d s, %q, %v", text, c.Scheduler.TaskBinding.ReservedTTLSeconds, warnings, err)
+		}
+	}
+	file := filepath.Join(t.TempDir(), "config.toml")
+	for _, value := range []string{`"5s"`, "-1", "0", "5.5"} {
+		if err := os.WriteFile(file, []byte("[scheduler.dispatch]\nreservation_ttl_ms = "+value), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := Load(file, nil).Validate(); err == nil || !strings.Contains(err.Error(), "reservation_ttl_ms") {
+			t.Errorf("%s: %v", value, err)
+		}
+	}
+}
+
+// TestNumberedPools: a number is the id of a pool.
+func TestNumberedPools(t *testing.T) {
+	t.Parallel()
+	c, _, err := Load("testdata/dispatch-pools.toml", nil).Validate()
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := c.Scheduler.Phase3.Division()
+	if !slices.Equal(d.IDs(), []core.PoolID{"1", "2"}) || d.Overrides["acme"] != "2" {
+		t.Errorf("%+v", d)
 	}
 }
 

@@ -65,7 +65,7 @@ func (u *Unvalidated) decodeTable(file, path string, into reflect.Value, table m
 	}
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		key := path + quoteKey(name)
-		if u.warnUnused(key, file+": "+key) {
+		if u.warnUnused(key, file+": "+key) || u.readReservationTTL(file, key, table[name]) {
 			continue
 		}
 		u.source[key], u.fromFile[key] = file+": "+key, true
@@ -126,6 +126,9 @@ func setField(field reflect.Value, value any) (rejected any, want string) {
 		}
 	case int64:
 		switch {
+		case field.Type() == reflect.TypeFor[PoolID]():
+			field.SetString(strconv.FormatInt(v, 10))
+			return nil, ""
 		case field.CanInt() && !field.OverflowInt(v):
 			field.SetInt(v)
 			return nil, ""

@@ -20,9 +20,12 @@ type Phase3 struct {
 	TenantOverrides       []TenantOverride `toml:"tenant_overrides" doc:"The pool of a tenant. Its jobs run on nodes of this pool only."`
 }
 
+// PoolID is the id of a pool. A file may have a number in its place.
+type PoolID string
+
 // PoolTable defines a capability pool.
 type PoolTable struct {
-	PoolID           string   `toml:"pool_id" doc:"The id of the pool."`
+	PoolID           PoolID   `toml:"pool_id" doc:"The id of the pool."`
 	Name             string   `toml:"name" doc:"A name for people."`
 	RequiredServices []string `toml:"required_services" doc:"The services that its nodes have: an id, or an id and the acceptable versions, such as asr-large@2.1 or nmt@>=3."`
 }
@@ -30,7 +33,7 @@ type PoolTable struct {
 // TenantOverride binds a tenant to a pool.
 type TenantOverride struct {
 	TenantID string `toml:"tenant_id" doc:"The tenant."`
-	PoolID   string `toml:"pool_id" doc:"Its pool."`
+	PoolID   PoolID `toml:"pool_id" doc:"Its pool."`
 }
 
 // Division returns the division of the fleet that the table describes; one without pools if it is not enabled.
@@ -74,7 +77,7 @@ func (c *Config) validatePools(v *validator) {
 		key := fmt.Sprintf("%s.tenant_overrides[%d]", table, i)
 		v.require(core.ValidID(o.TenantID), key+".tenant_id", "is not a valid identifier")
 		v.require(!seen[o.TenantID], key+".tenant_id", "the tenant %s has two pools", o.TenantID)
-		v.require(d.has(o.PoolID), key+".pool_id", "there is no pool %q", o.PoolID)
+		v.require(d.has(string(o.PoolID)), key+".pool_id", "there is no pool %q", o.PoolID)
 		seen[o.TenantID] = true
 	}
 	for i := range c.Auth.Keys {

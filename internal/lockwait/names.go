@@ -23,7 +23,7 @@ var all = []Name{
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{}, RedisMembers{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
-	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{}, ServerReads{},
+	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{}, ServerReads{}, ServerRefused{},
 	ConvertLanguages{}, TenantsRefusals{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 
@@ -308,6 +308,12 @@ type ServerStreams struct{}
 
 // LockName implements Name.
 func (ServerStreams) LockName() string { return "server_streams" }
+
+// ServerRefused names a lock of docs/locks.md.
+type ServerRefused struct{}
+
+// LockName implements Name.
+func (ServerRefused) LockName() string { return "server_refused" }
 
 // ServerReads names a lock of docs/locks.md.
 type ServerReads struct{}

@@ -26,6 +26,8 @@ type conn struct {
 	declared core.Node
 	speech   expectedSpeech
 
+	presence presence
+
 	mu         lockwait.Mutex[lockwait.NodeConn]
 	epoch      core.Epoch
 	remoteJobs map[wire.ActiveJob]remoteJob

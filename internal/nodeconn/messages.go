@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
+	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -56,7 +57,11 @@ func decoded[T any](fn func(*Server, context.Context, *conn, *T) *wire.Error) fu
 	}
 }
 
-func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHeartbeat) *wire.Error {
+func (s *Server) handleHeartbeat(ctx context.Context, n *conn, given *compat.NodeHeartbeat) *wire.Error {
+	in := &given.NodeHeartbeat
+	if e := given.Translate(); e != nil {
+		return e
+	}
 	if in.CallbackURL != nil {
 		return errCallback()
 	}
@@ -89,6 +94,8 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, in *wire.NodeHear
 	if err != nil {
 		return convert.Error(err)
 	}
+	n.presence.lists = a.Lists
+	n.presence.recordRenewed()
 	for _, job := range beat.Cancel {
 		n.ws.Send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: string(job.Job), AttemptID: job.Attempt}})
 	}
@@ -102,6 +109,7 @@ func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.E
 		return convert.Error(err)
 	}
 	n.setEpoch(r.Node.Epoch)
+	n.presence.recordRenewed()
 	n.ws.Send(wire.NodeRegisterAck{
 		NodeID: string(n.id), Epoch: int64(r.Node.Epoch), ResumeToken: resumeToken(r.Node.Epoch, n.secret),
 		HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", Cancel: convert.ActiveJobs(r.Cancel),

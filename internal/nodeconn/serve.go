@@ -10,6 +10,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -41,6 +42,10 @@ type ServerOptions struct {
 	Log      *slog.Logger
 	// HeartbeatInterval is how often nodes are asked to send a heartbeat.
 	HeartbeatInterval time.Duration
+	// Presence is how long a node counts as alive after a heartbeat.
+	Presence time.Duration
+	// Refused is told of each connection that was refused before its node was registered; nil: nobody is.
+	Refused func(remote, node string, e *wire.Error)
 	// FirstMessage is within what time a new connection must register, Grace how long a node that lost its connection has to
 	// reconnect before its jobs move.
 	FirstMessage, Grace time.Duration
@@ -54,6 +59,9 @@ type Server struct {
 
 // NewServer makes a server. End it with Close.
 func NewServer(o ServerOptions) *Server {
+	if o.Refused == nil {
+		o.Refused = func(string, string, *wire.Error) {}
+	}
 	return &Server{ServerOptions: o, work: parallel.NewGroup()}
 }
 
@@ -80,17 +88,21 @@ func (s *Server) Serve(ws *socket.Conn, caller *auth.Principal, audit Audit) {
 // serve serves a connection until it ends. Before the node has registered there is no conn, so nothing that it sends can reach a
 // job.
 func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Principal, audit Audit) {
-	n, e := s.awaitRegister(ctx, ws, caller, audit)
+	var in compat.NodeRegister
+	n, e := s.awaitRegister(ctx, ws, caller, audit, &in)
 	if e != nil {
+		s.Refused(ws.RemoteAddr(), in.NodeID, e)
 		socket.Refuse(ws, e)
 		return
 	}
 	defer s.disconnected(ctx, n)
+	ws.OnPong(func([]byte) { s.handlePong(ctx, n) })
 	for {
 		m, err := ws.Read()
 		if err != nil {
 			return
 		}
+		n.presence.read.Store(true)
 		if e := s.handle(ctx, n, m); e != nil {
 			if e.Code == wire.Forbidden {
 				n.audit(actionMessage, string(n.id), n.declared.Tenant, e)
@@ -101,16 +113,15 @@ func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 }
 
 // awaitRegister reads the first message, which must be node_register, and admits the node.
-func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, caller *auth.Principal, audit Audit) (*conn, *wire.Error) {
-	var in wire.NodeRegister
+func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, caller *auth.Principal, audit Audit, in *compat.NodeRegister) (*conn, *wire.Error) {
 	_, text, err := socket.ReadFirst(ws, s.FirstMessage, in.Type())
 	if err == nil {
-		err = wire.Decode(text, &in)
+		err = wire.Decode(text, in)
 	}
 	if err != nil {
 		return nil, convert.Error(err)
 	}
-	n, e := s.admit(ctx, ws, caller, &in)
+	n, e := s.admit(ctx, ws, caller, in)
 	if e != nil {
 		audit(actionRegister, in.NodeID, "", e)
 		return nil, e
@@ -130,7 +141,12 @@ func errCallback() *wire.Error {
 }
 
 // admit registers a node, or resumes its epoch, and makes the connection its current one.
-func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Principal, in *wire.NodeRegister) (*conn, *wire.Error) {
+func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Principal, given *compat.NodeRegister) (*conn, *wire.Error) {
+	in := &given.NodeRegister
+	warnings, e := given.Translate()
+	if e != nil {
+		return nil, e
+	}
 	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
@@ -157,7 +173,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	defer s.Conns.beginAdmit(core.NodeID(in.NodeID))()
 	epoch, secret := parseResumeToken(in.ResumeToken)
 	p.Owner, p.Connection, p.Secret = &s.Instance, s.Conns.newConnectionID(), secret
-	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", KeepaliveMS: in.KeepaliveMS}
+	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", KeepaliveMS: in.KeepaliveMS, Warnings: warnings}
 	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection, secret: secret}
 	drained := false
 	if known := s.resumable(ctx, n.id, epoch, &p); known != nil {
@@ -177,7 +193,8 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 		}
 		n.epoch, n.secret, drained, ack.Cancel = r.Node.Epoch, r.Secret, r.Node.Drained, convert.ActiveJobs(r.Cancel)
 	}
-	n.declared = p.Declare(n.id)
+	n.declared, n.presence.lists = p.Declare(n.id), a.Lists
+	n.presence.recordRenewed()
 	ack.NoAudio = s.withoutAudio(in.Active, ack.Cancel)
 	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), resumeToken(n.epoch, n.secret)
 	ws.Send(ack)

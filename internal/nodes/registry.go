@@ -89,6 +89,8 @@ type Registered struct {
 	Node   *core.Node
 	Secret string            // of the node, from now on
 	Cancel []store.ActiveJob // jobs that the node should stop
+	// WasSilent says that the node counted as gone until this heartbeat.
+	WasSilent bool
 }
 
 // Register starts a new epoch of a node. A node without an id gets one.
@@ -111,7 +113,7 @@ func NewID() core.NodeID { return core.NodeID("node-" + uuid.Must(uuid.NewV7()).
 // RestoreNode registers a connected node that the store has lost, with everything that it has declared so far.
 func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, secret string, connection uint64, a store.Activity) (Registered, error) {
 	declared.Capability.Normalise()
-	return r.register(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection}, secret)
+	return r.register(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection, Returning: true}, secret)
 }
 
 // register registers a node with the secret that it shows, or with a new one if that is empty.
@@ -248,7 +250,7 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 					return Registered{}, err
 				}
 			}
-			return Registered{Cancel: r.applyHeartbeat(ctx, known, &result)}, nil
+			return Registered{Cancel: r.applyHeartbeat(ctx, known, &result), WasSilent: result.WasSilent}, nil
 		}
 		known = nil
 	}

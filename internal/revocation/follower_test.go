@@ -222,6 +222,7 @@ func TestLostEntriesArePutBack(t *testing.T) {
 		}
 		mustAdd(t, a, revokeKey("again"))
 		mustAdd(t, a, revokeKey("lost"))
+		time.Sleep(2 * time.Second) // until both have read them
 		for _, survivors := range [][]store.Revocation{nil, {kept}, {lifted, again, kept}} {
 			s.failOver(survivors...)
 			time.Sleep(time.Second)

@@ -59,18 +59,20 @@ type Scheduler struct {
 	process
 	background
 
-	hub       *socket.Hub
-	nodeConns *nodeconn.Conns
-	receiver  *bus.Receiver
-	caller    *callback.Caller
+	hub        *socket.Hub
+	nodeConns  *nodeconn.Conns
+	nodeServer *nodeconn.Server
+	receiver   *bus.Receiver
+	caller     *callback.Caller
 	followers
 	recorders
 
 	guards      *guards
 	credentials *credentials
 	revocations *revocations
-	stats       *stats
-	tenants     *tenants.Gate
+
+	stats   *stats
+	tenants *tenants.Gate
 }
 
 // background is what runs in the background.
@@ -169,9 +171,10 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.receiver = bus.NewReceiver(s.Bus, messageHandlers(s), s.takeOver)
 	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.countClose, Log: log})
 	read := convert.NewReader(s.caller.Check)
-	nodeServer := nodeconn.NewServer(nodeconn.ServerOptions{
+	s.nodeServer = nodeconn.NewServer(nodeconn.ServerOptions{
 		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Log: log,
-		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
+		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
+		FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
 	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
 	s.Server = server.New(server.Options{
@@ -180,7 +183,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader, NodesHaveTenants: func() bool { return s.Fleet.Divided().HasTenants() },
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: nodeServer, Sessions: s.Sessions,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions,
 		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series, NodeTable: nodetable.New(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()), Pools: pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: s.Store}, QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
 		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
@@ -258,6 +261,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loopsEnded.Go(func() { s.Jobs.RenewTenants(loops) })
 	loopsEnded.Go(func() { s.Sessions.RenewTenants(loops) })
 	loopsEnded.Go(func() { s.hub.Run(loops) })
+	loopsEnded.Go(func() { s.nodeServer.WatchPresence(loops) })
 	loopsEnded.Go(func() { s.guards.run(loops) })
 	loopsEnded.Go(func() { s.events.Run(loops, s.Store) })
 	loopsEnded.Go(func() { s.audit.Run(loops, s.Store) })

@@ -176,11 +176,11 @@ func (d *asyncDoc) add(f wirespec.FrameInfo, m *messageDoc) error {
 // handshake describes the opening handshake of a WebSocket.
 func handshake(token string) bindingDoc {
 	return bindingDoc{Method: "GET", Version: "0.1.0", Headers: &huma.Schema{
-		Type: huma.TypeObject, Required: []string{"Sec-WebSocket-Protocol"},
+		Type: huma.TypeObject,
 		Properties: map[string]*huma.Schema{
 			"Sec-WebSocket-Protocol": {
 				Type: huma.TypeString, Pattern: `(^|,)\s*` + strings.ReplaceAll(wire.Subprotocol, ".", `\.`) + `\s*(,|$)`,
-				Description: "The subprotocol, " + wire.Subprotocol + ". A client that cannot set Authorization, such as a browser, offers its token as a second one: " +
+				Description: "The subprotocol, " + wire.Subprotocol + ", or none at all. A client that cannot set Authorization, such as a browser, offers its token as a second one: " +
 					wire.TokenSubprotocol + " and the token.",
 				Examples: []any{wire.Subprotocol, wire.Subprotocol + ", " + wire.TokenSubprotocol + "eyJhbGciOi"},
 			},
@@ -264,7 +264,7 @@ docs/codes.md lists every code.
 
 The application of this document is the scheduler: it receives what nodes and sessions send, and sends what they receive.
 
-Both use the subprotocol %s. Text frames are JSON objects with a %s. Unknown fields are ignored; an unknown
+Both use the subprotocol %s. Text frames are JSON objects with a %s. Unknown fields are ignored, but not under options; an unknown
 type is answered with an %s that is not fatal. No message is larger than %d bytes. The scheduler sends pings; the connection of a
 peer that reads too slowly is closed.
 

@@ -91,7 +91,7 @@ func (h *auditHandlers) list(r *http.Request) (any, error) {
 		return nil, logReadError(err, "after", q.after)
 	}
 	list := wire.AuditList{Entries: []wire.AuditEntry{}, Next: q.after, Gap: page.Gap}
-	for entry := range search(page.Entries) {
+	for entry := range search(r.Context(), page.Entries) {
 		if q.after != "" && len(list.Entries) == q.limit {
 			return list, nil // the next request continues after the last one that is listed
 		}

@@ -238,7 +238,7 @@ func TestInputWithinLimits(t *testing.T) {
 		"as large as may be": text + strings.Repeat(" ", wire.MaxBody-len(text)),
 		"as deep as may be":  open + `,"x":` + strings.Repeat("[", wire.MaxDepth-1) + strings.Repeat("]", wire.MaxDepth-1) + "}",
 		"brackets in text":   open + `,"x":"` + strings.Repeat(`[{\"`, 100) + `"}`,
-		"unknown fields":     open + `,"x":1,"options":{"y":[]}}`,
+		"unknown fields":     open + `,"x":1,"y":{"z":[]}}`,
 		"nulls":              open + `,"audio_ref":null,"options":null,"request_id":null}`,
 	} {
 		if a := ts.requestUnchecked("POST", "/v1/dispatch/f2f", body); a.status != 200 {

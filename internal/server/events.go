@@ -141,7 +141,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 		return nil, logReadError(err, "after", q.after)
 	}
 	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
-	for e := range search(page.Entries) {
+	for e := range search(r.Context(), page.Entries) {
 		if !visibleEvent(e, tenant) {
 			continue // it is about another tenant, or about the scheduler as a whole
 		}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // AdmitConnection does what follows the upgrade of a caller that was authenticated.
@@ -25,6 +26,9 @@ func (s *Server) Routes() []string {
 func (s *Server) DeadLetterDetail(err error) string {
 	return s.operator.errDeadLetter("i/1-1", err).Detail
 }
+
+// RecordRefused records that a node was refused.
+func (s *Server) RecordRefused(remote, node string, e *wire.Error) { s.refused.record(remote, node, e) }
 
 // DescribeSockets makes the AsyncAPI description for a version.
 func DescribeSockets(version string) ([]byte, error) { return describeSockets(version) }

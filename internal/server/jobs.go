@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -108,7 +109,8 @@ func (h *jobHandlers) routes() []route {
 // reportCodes are the errors of a node's report about a job.
 var reportCodes = []wire.Code{wire.NotFound, wire.StaleAttempt, wire.StaleEpoch, wire.NotHolder, wire.SchedulerDependencyDown}
 
-func (h *jobHandlers) dispatch(ctx context.Context, in *wire.DispatchRequest) (any, error) {
+func (h *jobHandlers) dispatch(ctx context.Context, given *compat.DispatchRequest) (any, error) {
+	in := given.Translate()
 	spec, e := h.read.Spec(in)
 	if e != nil {
 		return nil, e

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -64,11 +65,11 @@ const (
 )
 
 // search iterates over entries of a log.
-func search[T any](entries []T) iter.Seq[*T] {
+func search[T any](ctx context.Context, entries []T) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for i := range entries {
 			if i%searchStep == searchStep-1 {
-				time.Sleep(searchPause)
+				backoff.Sleep(ctx, searchPause)
 			}
 			if !yield(&entries[i]) {
 				return

@@ -198,6 +198,7 @@ var matrix = map[string]map[outcome][]string{
 	"POST /v1/jobs/{id}/cancel":         {allowed: {"operator", "minter-acme"}, hidden: {"minter-beta"}},
 	"GET /v1/nodes":                     {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
 	"GET /v1/nodes/table":               {allowed: {"operator", "viewer", "viewer-acme", "viewer-beta"}},
+	"GET /v1/nodes/refused":             {allowed: {"operator"}},
 	"GET /v1/nodes/{id}":                {allowed: {"operator", "viewer", "viewer-acme"}, hidden: {"viewer-beta"}},
 	"POST /v1/nodes/{id}/drain":         {allowed: {"operator"}},
 	"GET /v1/nodes/{id}/drain_effect":   {allowed: {"operator", "viewer"}},

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
@@ -29,12 +30,13 @@ type nodeHandlers struct {
 	series              *seriesHandlers
 	table               *tableHandlers
 	probe               *probeHandlers
+	refused             *refusedHandlers
 }
 
 func (h *nodeHandlers) routes() []route {
 	return append([]route{
 		{
-			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, tag: "nodes", summary: "Register a node",
+			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, registers: true, tag: "nodes", summary: "Register a node",
 			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given to other nodes.",
 			handler:     handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
 			codes: []wire.Code{wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
@@ -88,13 +90,18 @@ func (h *nodeHandlers) routes() []route {
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}, slices.Concat(h.series.routes(), h.table.routes(), h.probe.routes())...)
+	}, slices.Concat(h.series.routes(), h.table.routes(), h.probe.routes(), h.refused.routes())...)
 }
 
 // actionRegister is the action of a registration, and of a heartbeat that registers.
 const actionRegister = "node.register"
 
-func (h *nodeHandlers) register(ctx context.Context, in *wire.RegisterRequest) (any, error) {
+func (h *nodeHandlers) register(ctx context.Context, given *compat.RegisterRequest) (any, error) {
+	in := &given.RegisterRequest
+	warnings, e := given.Translate()
+	if e != nil {
+		return nil, e
+	}
 	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
@@ -118,15 +125,19 @@ func (h *nodeHandlers) register(ctx context.Context, in *wire.RegisterRequest) (
 	callOf(ctx).concerns("node", string(r.Node.ID), r.Node.Tenant)
 	out := &wire.RegisterResponse{
 		OK: true, NodeID: string(r.Node.ID), Epoch: int64(r.Node.Epoch), NodeToken: r.Secret,
-		HeartbeatIntervalMS: h.heartbeat.Milliseconds(), Cancel: convert.ActiveJobs(r.Cancel),
+		HeartbeatIntervalMS: h.heartbeat.Milliseconds(), Cancel: convert.ActiveJobs(r.Cancel), Warnings: warnings,
 	}
 	if !r.Node.Reachable() {
-		out.Warnings = []string{"callback_url is missing: the node is registered and gets no jobs; register again with it, or connect to /ws/node"}
+		out.Warnings = append(out.Warnings, "callback_url is missing: the node is registered and gets no jobs; register again with it, or connect to /ws/node")
 	}
 	return out, nil
 }
 
-func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRequest) (any, error) {
+func (h *nodeHandlers) handleHeartbeat(ctx context.Context, given *compat.HeartbeatRequest) (any, error) {
+	in := &given.HeartbeatRequest
+	if e := given.Translate(); e != nil {
+		return nil, e
+	}
 	if e := convert.CheckID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
@@ -172,6 +183,9 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, in *wire.HeartbeatRe
 		return nil, err
 	}
 	out := &wire.HeartbeatResponse{OK: true, Cancel: convert.ActiveJobs(beat.Cancel), NodeToken: beat.Secret}
+	if beat.WasSilent {
+		out.Warnings = []string{fmt.Sprintf("no heartbeat came for %s, so the node counted as gone and its jobs were moved: send one every %s", h.presence, h.heartbeat)}
+	}
 	if beat.Node != nil {
 		c := callOf(ctx)
 		c.action = actionRegister

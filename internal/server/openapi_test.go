@@ -108,7 +108,7 @@ func TestEveryRouteSucceeds(t *testing.T) {
 	good("POST /v1/nodes/{id}/drain", ts.request("POST", "/v1/nodes/n1/drain", "", nil))
 	good("POST /v1/nodes/{id}/resume", ts.request("POST", "/v1/nodes/n1/resume", "", nil))
 	for _, path := range []string{
-		"/v1/nodes", "/v1/nodes/table", "/v1/jobs", "/v1/directions", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances",
+		"/v1/nodes", "/v1/nodes/table", "/v1/nodes/refused", "/v1/jobs", "/v1/directions", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml", "/v1/instances",
 		"/v1/dlq", "/v1/events", "/v1/audit", "/v1/sessions", "/v1/auth/revocations", "/v1/caller", "/v1/config",
 	} {
 		good("GET "+path, ts.get(path))

@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -92,7 +93,8 @@ func (h *operatorHandlers) errStore(operation string, err error) *wire.Error {
 // maxExplained is the maximum number of nodes that an explanation lists.
 const maxExplained = 1000
 
-func (h *operatorHandlers) explain(ctx context.Context, in *wire.DispatchRequest) (any, error) {
+func (h *operatorHandlers) explain(ctx context.Context, given *compat.DispatchRequest) (any, error) {
+	in := given.Translate()
 	spec, e := h.read.Spec(in)
 	if e != nil {
 		return nil, e

@@ -32,7 +32,7 @@ func TestPeersMayAskForListsOnly(t *testing.T) {
 			allowed = append(allowed, route)
 		}
 	}
-	if diff := cmp.Diff([]string{"GET /v1/jobs", "GET /v1/sessions", "GET /v1/tenants"}, allowed); diff != "" {
+	if diff := cmp.Diff([]string{"GET /v1/nodes/refused", "GET /v1/jobs", "GET /v1/sessions", "GET /v1/tenants"}, allowed); diff != "" {
 		t.Errorf("routes that another instance may use (-want +got)\n%s", diff)
 	}
 	for role, may := range map[auth.Role]bool{auth.Viewer: true, auth.Minter: true, auth.Metrics: false, auth.Node: false, auth.Session: false, "": false, "root": false} {

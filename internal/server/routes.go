@@ -28,6 +28,8 @@ type route struct {
 	// action names the change of state in audit entries, such as node.drain. A route without one changes nothing, or is part of the
 	// data plane, which is not audited.
 	action string
+	// registers says that nodes are registered by it: who is refused is listed.
+	registers bool
 	// peers says that another instance may send the request on behalf of its caller. It must change nothing.
 	peers bool
 	// page says that it is a file for browsers, which the description of the API leaves out.

@@ -19,6 +19,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
@@ -146,6 +147,7 @@ type Server struct {
 	sessions    *sessionHandlers
 	revocations *revocationHandlers
 	nodes       *nodeHandlers
+	refused     *refusedNodes
 	jobs        *jobHandlers
 	operator    *operatorHandlers
 	events      *eventHandlers
@@ -188,6 +190,14 @@ func New(o Options) *Server {
 			limit: newStreamLimit(maxLiveStreams, "open dashboards"),
 		},
 	}
+	s.refused = &refusedNodes{
+		instance: o.Bus.Instance, registrations: o.Metrics.NodeRegistration, log: o.Log, entries: make(map[refusalKey]*refusal),
+		isRevoked: func(id core.NodeID) bool { return o.Nodes.CheckName(id) != nil },
+	}
+	if o.NodeServer != nil {
+		o.NodeServer.Refused = s.refused.record
+	}
+	s.nodes.refused = &refusedHandlers{responder: p, refused: s.refused, peers: peers}
 	s.audits = &auditHandlers{responder: p, log: newAuditCopy(o.Access.AuditLog)}
 	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, jobs: o.Jobs, sessions: o.Sessions}
 	s.sockets = &socketHandlers{
@@ -324,6 +334,10 @@ func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
 				s.log.Warn("slow request", "path", route.path, "request_id", w.id, "took_ms", took.Milliseconds())
 			}
 			s.audit.finish(route, w, r)
+			if w.failure != nil && route.registers {
+				_, name, _ := strings.Cut(w.object, "/")
+				s.refused.record(r.RemoteAddr, name, w.failure)
+			}
 		}()
 		if s.loopbackOnly && !isLoopback(r.Host) {
 			w.reason = deniedHost

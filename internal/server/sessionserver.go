@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
@@ -102,9 +103,10 @@ func (s *sessionServer) open(ctx context.Context, c *sessionConn) *wire.Error {
 	switch {
 	case err != nil:
 	case typ == wire.SessionStart{}.Type():
-		var in wire.SessionStart
-		if err = wire.Decode(text, &in); err == nil {
-			c.session, err = s.start(ctx, c, &in)
+		var given compat.SessionStart
+		if err = wire.Decode(text, &given); err == nil {
+			in := given.Translate()
+			c.session, err = s.start(ctx, c, in)
 			c.recordOpened("session.start", in.SessionID, err)
 			keepalive = in.KeepaliveMS
 		}
@@ -224,7 +226,7 @@ func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Er
 	case wire.UtteranceStart{}.Type():
 		return decoded(m.Data, func(in *wire.UtteranceStart) *wire.Error { return s.handleUtteranceStart(conn, in) })
 	case wire.SessionUpdate{}.Type():
-		return decoded(m.Data, func(in *wire.SessionUpdate) *wire.Error { return s.handleUpdate(c, in) })
+		return decoded(m.Data, func(in *compat.SessionUpdate) *wire.Error { return s.handleUpdate(c, in.Translate()) })
 	case wire.SessionCancel{}.Type():
 		return decoded(m.Data, func(in *wire.SessionCancel) *wire.Error { return conn.Cancel(in.UtteranceID, core.JobID(in.JobID)) })
 	case wire.AudioGone{}.Type():

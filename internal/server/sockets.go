@@ -19,7 +19,7 @@ type socketHandlers struct {
 func (h *socketHandlers) routes() []route {
 	return []route{
 		{
-			method: "GET", path: "/ws/node", rule: nodesOnly, tag: "sockets", summary: "Connect a node (WebSocket, subprotocol lingua.v1)",
+			method: "GET", path: "/ws/node", rule: nodesOnly, registers: true, tag: "sockets", summary: "Connect a node (WebSocket, subprotocol lingua.v1)",
 			description: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: h.connectNode, media: "application/octet-stream", upgrade: true,
 		},
 		{
@@ -44,10 +44,11 @@ func (h *socketHandlers) connectNode(w http.ResponseWriter, r *http.Request) {
 func (h *socketHandlers) connectSession(w http.ResponseWriter, r *http.Request) {
 	c := &sessionConn{caller: principalOf(r.Context()), audit: h.audit.of(callOf(r.Context()), r)}
 	var err error
-	if c.ws, err = h.hub.AcceptWithPong(w, r, c.handlePong); err != nil {
+	if c.ws, err = h.hub.Accept(w, r); err != nil {
 		callOf(r.Context()).refusedSocket(err)
-		return // AcceptWithPong has answered
+		return // Accept has answered
 	}
+	c.ws.OnPong(c.handlePong)
 	h.enforcer.admit(c.ws, c.caller)
 	h.sessions.serveInBackground(c)
 }

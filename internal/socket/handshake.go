@@ -23,14 +23,12 @@ import (
 // Accept returns. The handler should return right after Accept: nothing of the request is kept, and the reader needs a goroutine of
 // its own. Read must be called until it returns an error.
 func (h *Hub) Accept(w http.ResponseWriter, r *http.Request) (*Conn, error) {
-	return h.AcceptWithPong(w, r, nil)
+	return h.accept(w, r, &Conn{counted: true})
 }
 
-// AcceptWithPong is Accept for a connection whose pongs matter: onPong is called with the payload of every pong. It is called
-// within Read, so everything that the peer sent before the pong has been read.
-func (h *Hub) AcceptWithPong(w http.ResponseWriter, r *http.Request, onPong func(payload []byte)) (*Conn, error) {
-	return h.accept(w, r, &Conn{onPong: onPong, counted: true})
-}
+// OnPong makes fn be called with the payload of every pong. It is called within Read, so everything that the peer sent before the pong has
+// been read. OnPong must be called before Read, or by the goroutine that reads.
+func (c *Conn) OnPong(fn func(payload []byte)) { c.onPong = fn }
 
 // Refuse upgrades a request only to close the connection with an error: a page in a browser cannot see the answer to a refused
 // handshake. The connection does not count towards the limit of its address, and the peer has a short time to close too. Of such
@@ -80,9 +78,9 @@ func (h *Hub) checkHandshake(w http.ResponseWriter, r *http.Request) (int, *wire
 	case !originAllowed(r, h.opts.Origins):
 		return http.StatusForbidden,
 			wire.Errorf(wire.Forbidden, "pages of this origin may not connect here: the scheduler's config can allow it")
-	case !slices.Contains(listTokens(r.Header, "Sec-Websocket-Protocol"), wire.Subprotocol):
+	case len(r.Header["Sec-Websocket-Protocol"]) > 0 && !slices.Contains(listTokens(r.Header, "Sec-Websocket-Protocol"), wire.Subprotocol):
 		return http.StatusBadRequest,
-			wire.Errorf(wire.InvalidRequest, "offer the subprotocol %s, by Sec-WebSocket-Protocol", wire.Subprotocol)
+			wire.Errorf(wire.InvalidRequest, "offer the subprotocol %s in Sec-WebSocket-Protocol, or none", wire.Subprotocol)
 	}
 	return 0, nil
 }
@@ -98,7 +96,9 @@ func (c *Conn) pongReceived(_ context.Context, payload []byte) {
 func withoutToken(r *http.Request) *http.Request {
 	bare := r.WithContext(r.Context())
 	bare.Header = maps.Clone(r.Header)
-	bare.Header["Sec-Websocket-Protocol"] = []string{wire.Subprotocol}
+	if len(bare.Header["Sec-Websocket-Protocol"]) > 0 {
+		bare.Header["Sec-Websocket-Protocol"] = []string{wire.Subprotocol}
+	}
 	return bare
 }
 

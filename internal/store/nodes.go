@@ -35,6 +35,9 @@ type Nodes interface {
 	// are. A report about another epoch, or about an earlier connection than the last one, changes nothing. It returns ErrNoNode for
 	// a node that is not registered.
 	Connect(ctx context.Context, p ConnectParams) (*core.Node, error)
+	// KeepAlive renews the presence of a node and its leases, because it has answered a ping: it lives, and has said nothing. All else stays as its
+	// last heartbeat left it. The verdict is OK, StaleEpoch, or UnknownNode if the node has to register again.
+	KeepAlive(ctx context.Context, p KeepAliveParams) (Verdict, error)
 	// Remove removes a node, its leases and its marks, if it is in p.Epoch and has been silent for p.SilentFor; otherwise it does
 	// nothing. It reports whether the node is not registered any more.
 	Remove(ctx context.Context, p RemoveParams) (removed bool, err error)
@@ -103,6 +106,15 @@ type ConnectParams struct {
 	Lost       bool
 }
 
+// KeepAliveParams names a node that has answered a ping.
+type KeepAliveParams struct {
+	Node  core.NodeID
+	Epoch core.Epoch
+	// Lists says that the node's last heartbeat has listed its jobs. Then the next one decides about all leases; otherwise those about which the
+	// node says nothing end, as with its heartbeats, when it cannot be working on the jobs any more.
+	Lists bool
+}
+
 // Registration is the answer to a registration.
 type Registration struct {
 	NodeStatus
@@ -135,6 +147,8 @@ type HeartbeatResult struct {
 	Overdue    []core.Lease // older than an attempt may be
 	Strays     []core.Lease // the node has these jobs although there was no lease
 	Cancels    []ActiveJob  // the node should cancel these
+	// WasSilent says that the node counted as gone until this heartbeat.
+	WasSilent bool
 	// Young says that this incarnation of the store is younger than a job may be: jobs that it does not know may be valid.
 	Young bool
 }

@@ -10,7 +10,10 @@ const (
 	RegistrationAgain   = "again"
 	RegistrationRefused = "refused" // the name is another node's
 	RegistrationRevoked = "revoked"
-	RegistrationError   = "error" // of the store
+	RegistrationError   = "error"   // of the store
+	RegistrationInvalid = "invalid" // what the node sent cannot be read, or lacks something
+	RegistrationDenied  = "denied"  // its credential does not allow it
+	RegistrationLimited = "limited" // there are too many
 )
 
 // Results of deliveries that failed, of lingua_deliveries_total.

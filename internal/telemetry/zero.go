@@ -10,7 +10,7 @@ import (
 // startAtZero makes the series whose labels are known and few. Without them the first event would make a series that begins at one, in which
 // increase() and rate() see nothing, and a panel of Grafana would be empty until then.
 func (m *Metrics) startAtZero() {
-	zero(m.NodeRegistration, RegistrationNew, RegistrationAgain, RegistrationRefused, RegistrationRevoked, RegistrationError)
+	zero(m.NodeRegistration, RegistrationNew, RegistrationAgain, RegistrationRefused, RegistrationRevoked, RegistrationError, RegistrationInvalid, RegistrationDenied, RegistrationLimited)
 	zero(m.NodeSelection, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed))
 	zero(m.Refusals, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed), string(wire.SchedulerDependencyDown), string(wire.CannotBeMet), string(wire.QueueFull))
 	zero(m.Deliveries, DeliveryBusy, DeliveryRefused, DeliveryUnknown)

@@ -16,7 +16,7 @@ var layers = [][]string{
 	{"wire", "wire/oggopus", "internal/backoff", "internal/window", "web/dashboard", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "internal/child", "internal/docpage", "internal/sources", "internal/peeraddr", "internal/tlsfile", "internal/tlstest", "internal/clustertest/journal", "internal/modelhub", "internal/tracing/otlptest", "bench/stats", "internal/fairqueue"},
 	{"internal/stalltest", "internal/wirespec", "internal/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
-	{"internal/store", "internal/auth", "internal/logqueue"},
+	{"internal/store", "internal/auth", "internal/logqueue", "internal/compat"},
 	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation", "internal/tracing", "internal/jobring", "internal/tenants"},
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch", "internal/reload", "internal/guard", "internal/pools"},

@@ -49,11 +49,46 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	}
 	result.Strays = s.adoptStrays(n, &p.Activity, now)
 	s.updateForeign(n, &p.Activity, now)
-	result.NodeStatus = s.status(n, now)
-	if wasSilent && !p.OnBehalf {
+	result.NodeStatus, result.WasSilent = s.status(n, now), wasSilent && !p.OnBehalf
+	if result.WasSilent {
 		s.watchers.publish(store.Change{Node: p.Node, Now: result.NodeStatus}) // they may not have it in view
 	}
 	return result, nil
+}
+
+// KeepAlive implements store.Nodes.
+func (s *Store) KeepAlive(ctx context.Context, p store.KeepAliveParams) (store.Verdict, error) {
+	n := s.lockNode(nil, p.Node)
+	if n == nil {
+		return store.UnknownNode, nil
+	}
+	defer n.mu.Unlock()
+	now := s.now()
+	switch {
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case p.Epoch > n.current.Epoch:
+		return store.UnknownNode, nil
+	case p.Epoch != n.current.Epoch:
+		return store.StaleEpoch, nil
+	}
+	wasSilent := n.silence(now) >= s.timing.Presence
+	n.seen.Store(int64(now))
+	for i := range n.leases {
+		l := &n.leases[i]
+		revoked := l.state == core.LeaseRevoked
+		switch {
+		case l.state == core.LeaseParked, l.omitted == orphan && !revoked: // it takes no slot, or the node does not have the job
+		case !p.Lists && (revoked || now.since(l.reservedAt) >= s.timing.Attempt):
+			s.extendUnlisted(l, now)
+		default:
+			s.renewLease(l, now)
+		}
+	}
+	if wasSilent {
+		s.watchers.publish(store.Change{Node: p.Node, Now: s.status(n, now)})
+	}
+	return store.OK, nil
 }
 
 // applyDeclaration replaces the node by what it declares now, if that differs.

@@ -136,6 +136,11 @@ func removeNode(ctx context.Context, s *redisstore.Store, x *subject) (string, e
 	return fmt.Sprint(removed), err
 }
 
+func keepAlive(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	v, err := s.KeepAlive(ctx, store.KeepAliveParams{Node: x.node.ID, Epoch: x.node.Epoch, Lists: true})
+	return v.String(), err
+}
+
 var nodeLostReplies = []lostReply{
 	{name: "register", command: "register", prepare: withNothing, call: registerNode(), renews: epochFields,
 		done: func(_, now redisState) bool { return now.has("meta") }},
@@ -160,6 +165,7 @@ var nodeLostReplies = []lostReply{
 	{name: "stray", command: "heartbeat", prepare: withRunningJob, call: sendHeartbeat(1, nil, "own", "j-2", "j-9")},
 	{name: "omission of a revoked job", command: "heartbeat", prepare: after(after(withRunningJob, revokeLease), sendHeartbeat(1, nil, "own", "j-2")), call: sendHeartbeat(2, nil, "j-2")},
 	{name: "declaration", command: "heartbeat", prepare: withRunningJob, call: sendHeartbeat(1, func(n *core.Node) { n.MaxJobs = 5 }, "own", "j-2")},
+	{name: "answer to a ping", command: "keep_alive", prepare: withRunningJob, call: keepAlive},
 	{name: "drain", command: "drain", prepare: withNode, call: setDrain(true)},
 	{name: "end of a drain", command: "drain", prepare: after(withNode, setDrain(true)), call: setDrain(false)},
 	{name: "lost connection", command: "connect", prepare: withNode, call: reportConnection(1, true)},

@@ -96,10 +96,29 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 	if !p.OnBehalf {
 		s.lastSeen.record(&result.NodeStatus)
 	}
-	if result.Node == next || r.list(1).int(fieldCount+2) == 1 {
+	result.WasSilent = r.list(1).int(fieldCount+2) == 1
+	if result.Node == next || result.WasSilent {
 		s.publishChange(ctx, p.Node, changeNode) // it has changed, or was silent: other instances do not have it in view
 	}
 	return result, nil
+}
+
+// KeepAlive implements store.Nodes.
+func (s *Store) KeepAlive(ctx context.Context, p store.KeepAliveParams) (store.Verdict, error) {
+	_, r, err := s.client.runScript(ctx, &scriptKeepAlive, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)},
+		s.presenceMS, s.reservedTTLMS, s.attemptMS, strconv.FormatInt(int64(p.Epoch), 10), flag(p.Lists))
+	if err != nil || store.Verdict(r.int(0)) != store.OK {
+		return store.Verdict(r.int(0)), err
+	}
+	if r.int(1) == 1 {
+		s.publishChange(ctx, p.Node, changeNode) // other instances do not have it in view
+	}
+	status, err := s.Node(ctx, p.Node)
+	if err != nil {
+		return 0, err
+	}
+	s.lastSeen.record(&status)
+	return store.OK, nil
 }
 
 // nextDeclaration returns what the node becomes unless it has changed since, and its encoding; nil when it stays as it is.

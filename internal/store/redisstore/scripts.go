@@ -41,6 +41,7 @@ var (
 	scriptNode            = loadScript("node", "?(tttttttti)|(iiiiiii)")
 	scriptRegister        = loadScript("register", "i|(tttttt)(iiiiiii)TTTT")
 	scriptHeartbeat       = loadScript("heartbeat", "i|(tttttt?tii)(iiiiiii)TTTT")
+	scriptKeepAlive       = loadScript("keep_alive", "ii")
 	scriptDrain           = loadScript("drain", "i")
 	scriptConnect         = loadScript("connect", "i")
 	scriptAdmit           = loadScript("admit", "i|(ttttttt)")

@@ -34,6 +34,14 @@ func (r RepeatingStore) Heartbeat(ctx context.Context, p store.HeartbeatParams) 
 	return r.Store.Heartbeat(ctx, p)
 }
 
+// KeepAlive implements store.Nodes.
+func (r RepeatingStore) KeepAlive(ctx context.Context, p store.KeepAliveParams) (store.Verdict, error) {
+	if v, err := r.Store.KeepAlive(ctx, p); err != nil || v != store.OK {
+		return v, err
+	}
+	return r.Store.KeepAlive(ctx, p)
+}
+
 // Drain implements store.Nodes.
 func (r RepeatingStore) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
 	if n, err := r.Store.Drain(ctx, p); err != nil {

@@ -28,6 +28,7 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Nodes", nodeBehaviours},
 		{"Identity of nodes", identityBehaviours},
 		{"Heartbeat", heartbeatBehaviours},
+		{"KeepAlive", keepAliveBehaviours},
 		{"Heartbeat without lists", unlistedBehaviours},
 		{"Revoked leases", revokedBehaviours},
 		{"Connections", connectionBehaviours},
