@@ -113,7 +113,11 @@ func TestFailureReasons(t *testing.T) {
 			startNodeWith(t, testConfig(s.URL), node.FastTiming{}, c.handler)
 			p, _ := s.register(defaultAck)
 			for attempt := 1; attempt <= 2; attempt++ { // the node keeps running
-				p.send(wire.JobAssign{JobID: "j-1", AttemptID: attempt, TimeoutMS: 50})
+				assign := wire.JobAssign{JobID: "j-1", AttemptID: attempt, TimeoutMS: 60_000}
+				if name == "its deadline" {
+					assign.TimeoutMS = 50
+				}
+				p.send(assign)
 				key := wire.ActiveJob{JobID: "j-1", AttemptID: attempt}
 				p.expectAck(key)
 				if got := expect[wire.JobFail](p); got != (wire.JobFail{ActiveJob: key, Reason: c.want}) {

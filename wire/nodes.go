@@ -13,7 +13,7 @@ type Declaration struct {
 	InstalledServices []Service         `json:"installed_services,omitzero" doc:"Installed service packages."`
 	CapabilityState   map[string]string `json:"capability_state,omitempty" doc:"The status of installed services by service_id: ready, downloading, verifying, installing, stopped or error. It takes precedence over installed_services; services that are not named are unchanged."`
 	Features          []string          `json:"features,omitzero" doc:"Further features that a job may require."`
-	MaxConcurrentJobs *int              `json:"max_concurrent_jobs,omitempty" minimum:"0" maximum:"10000" doc:"The number of slots. Required at registration."`
+	MaxConcurrentJobs *int              `json:"max_concurrent_jobs,omitempty" minimum:"0" maximum:"10000" doc:"The number of slots. 1 unless given, with a warning."`
 	CurrentJobs       *int              `json:"current_jobs,omitempty" minimum:"0" doc:"All jobs that it runs, including those of other schedulers."`
 	CurrentLoad       *Load             `json:"current_load,omitempty" doc:"The load of its machine."`
 	Region            *string           `json:"region,omitempty" doc:"The region of the node."`

@@ -31,9 +31,9 @@ func TestOwnMessagesAreUnchanged(t *testing.T) {
 		"capability_state":{"asr":"ready"},"features":["f"],"max_concurrent_jobs":2,"current_jobs":1,"current_load":{"cpu":0.5,"gpu":0.25},
 		"region":"r","zone":"z","tenant_id":"acme","active":[{"job_id":"j","attempt_id":1,"audio_chunks":2}]}`
 	in, want := decode[compat.NodeRegister](t, body), decode[wire.NodeRegister](t, body)
-	warnings, e := in.Translate()
-	if diff := cmp.Diff(*want, in.NodeRegister); diff != "" || e != nil || len(warnings) > 0 {
-		t.Errorf("(-want +got):\n%s%v %v", diff, e, warnings)
+	warnings := in.Translate()
+	if diff := cmp.Diff(*want, in.NodeRegister); diff != "" || len(warnings) > 0 {
+		t.Errorf("(-want +got):\n%s%v", diff, warnings)
 	}
 	const job = `{"session_id":"s","src_lang":"en","tgt_lang":"zh","options":{"require_tts":true,"preferred_node_id":null,"required_models":["m"],"max_wait_ms":5}}`
 	if diff := cmp.Diff(decode[wire.DispatchRequest](t, job), decode[compat.DispatchRequest](t, job).Translate()); diff != "" {
@@ -61,45 +61,35 @@ func TestDeclarations(t *testing.T) {
 		"language_capabilities beside lists": {
 			`"language_capabilities":{"semantic_langs":["fr"],"tts_langs":["fr"]},"semantic_langs":["en"]`, `"semantic_langs":["en"],"tts_langs":["fr"]`,
 		},
-		"usage":                     {`"cpu_usage":33,"gpu_usage":-1,"memory_usage":12.5`, `"current_load":{"cpu":0.33,"memory":0.125}`},
-		"mem_usage":                 {`"mem_usage":100`, `"current_load":{"memory":1}`},
-		"unknown usage":             {`"cpu_usage":-1,"gpu_usage":-1,"mem_usage":-1`, `"current_load":{}`},
-		"usage beside current_load": {`"cpu_usage":33,"current_load":{"cpu":0.5}`, `"current_load":{"cpu":0.5}`},
-		"capability_by_type":        {`"capability_by_type":{"asr":"true","nmt":"false","tts":true,"tone":null}`, `"capability_by_type":{"asr":true,"nmt":false,"tts":true}`},
-		"services without status":   {`"installed_services":[{"service_id":"asr","type":"asr"},{"service_id":"nmt","status":"error"}]`, `"installed_services":[{"service_id":"asr","type":"asr","status":"ready"},{"service_id":"nmt","status":"error"}]`},
-		"names of services":         {`"installed_services":["asr"]`, `"installed_services":[{"service_id":"asr","status":"ready"}]`},
-		"no services":               {`"installed_services":[]`, `"installed_services":[]`},
+		"usage":                       {`"cpu_usage":33,"gpu_usage":-1,"memory_usage":12.5`, `"current_load":{"cpu":0.33,"memory":0.125}`},
+		"mem_usage":                   {`"mem_usage":100`, `"current_load":{"memory":1}`},
+		"unknown usage":               {`"cpu_usage":-1,"gpu_usage":-1,"mem_usage":-1`, `"current_load":{}`},
+		"usage of several processors": {`"cpu_usage":250,"mem_usage":-2`, `"current_load":{"cpu":1}`},
+		"usage beside current_load":   {`"cpu_usage":33,"current_load":{"cpu":0.5}`, `"current_load":{"cpu":0.5}`},
+		"capability_by_type":          {`"capability_by_type":{"asr":"true","nmt":"false","tts":true,"tone":null}`, `"capability_by_type":{"asr":true,"nmt":false,"tts":true}`},
+		"services without status":     {`"installed_services":[{"service_id":"asr","type":"asr"},{"service_id":"nmt","status":"error"}]`, `"installed_services":[{"service_id":"asr","type":"asr","status":"ready"},{"service_id":"nmt","status":"error"}]`},
+		"names of services":           {`"installed_services":["asr"]`, `"installed_services":[{"service_id":"asr","status":"ready"}]`},
+		"no services":                 {`"installed_services":[]`, `"installed_services":[]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			beat := decode[compat.NodeHeartbeat](t, "{"+c.given+"}")
-			if e := beat.Translate(); e != nil {
-				t.Fatal(e)
-			}
+			beat.Translate()
 			if diff := cmp.Diff(*decode[wire.NodeHeartbeat](t, "{"+c.want+"}"), beat.NodeHeartbeat); diff != "" {
 				t.Errorf("heartbeat (-want +got):\n%s", diff)
 			}
 			over := decode[compat.HeartbeatRequest](t, "{"+c.given+"}")
-			if e := over.Translate(); e != nil || !cmp.Equal(over.Declaration, beat.Declaration) {
-				t.Errorf("over HTTP: %v, %+v", e, over.Declaration)
+			if over.Translate(); !cmp.Equal(over.Declaration, beat.Declaration) {
+				t.Errorf("over HTTP: %+v", over.Declaration)
 			}
-			for _, declared := range []func() (wire.Declaration, *wire.Error){
-				func() (wire.Declaration, *wire.Error) {
-					in := decode[compat.NodeRegister](t, `{"max_concurrent_jobs":2,`+c.given+"}")
-					_, e := in.Translate()
-					return in.Declaration, e
-				},
-				func() (wire.Declaration, *wire.Error) {
-					in := decode[compat.RegisterRequest](t, `{"max_concurrent_jobs":2,`+c.given+"}")
-					_, e := in.Translate()
-					return in.Declaration, e
-				},
-			} {
-				got, e := declared()
-				want := beat.Declaration
-				want.MaxConcurrentJobs = new(2)
-				if diff := cmp.Diff(want, got); diff != "" || e != nil {
-					t.Errorf("registration (-want +got):\n%s%v", diff, e)
+			want := beat.Declaration
+			want.MaxConcurrentJobs = new(2)
+			first, again := decode[compat.NodeRegister](t, `{"max_concurrent_jobs":2,`+c.given+"}"), decode[compat.RegisterRequest](t, `{"max_concurrent_jobs":2,`+c.given+"}")
+			first.Translate()
+			again.Translate()
+			for _, got := range []wire.Declaration{first.Declaration, again.Declaration} {
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("registration (-want +got):\n%s", diff)
 				}
 			}
 		})
@@ -110,10 +100,10 @@ func TestDeclarations(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	in := decode[compat.RegisterRequest](t, `{"semantic_langs":["en"],"gpu_model":"A100","max_jobs":3}`)
-	warnings, e := in.Translate()
+	warnings := in.Translate()
 	want := []string{"gpu_model is not known, and has no effect", "max_jobs is not known, and has no effect", "max_concurrent_jobs is missing: the node gets 1 job at a time"}
-	if e != nil || !slices.Equal(warnings, want) || *in.MaxConcurrentJobs != 1 {
-		t.Errorf("%q, %v, %d slots", warnings, e, *in.MaxConcurrentJobs)
+	if !slices.Equal(warnings, want) || *in.MaxConcurrentJobs != 1 {
+		t.Errorf("%q, %d slots", warnings, *in.MaxConcurrentJobs)
 	}
 	many := make(map[string]any)
 	for i := range 1000 {
@@ -123,7 +113,7 @@ func TestWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if warnings, _ = decode[compat.NodeRegister](t, string(body)).Translate(); len(warnings) > 20 || len(strings.Join(warnings, "")) > 4000 {
+	if warnings = decode[compat.NodeRegister](t, string(body)).Translate(); len(warnings) > 20 || len(strings.Join(warnings, "")) > 4000 {
 		t.Errorf("%d warnings for 1000 unknown fields, of %d characters", len(warnings), len(strings.Join(warnings, "")))
 	}
 }
@@ -146,8 +136,6 @@ func TestRequirements(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
-		`{"cpu_usage":101}`:                                 "cpu_usage",
-		`{"memory_usage":-2}`:                               "memory_usage",
 		`{"capability_by_type":{"asr":"yes"}}`:              "capability_by_type.asr",
 		`{"capability_by_type":"asr"}`:                      "capability_by_type",
 		`{"installed_services":[1]}`:                        "installed_services",
@@ -159,11 +147,6 @@ func TestRefusals(t *testing.T) {
 	} {
 		var in compat.RegisterRequest
 		err := wire.Decode([]byte(body), &in)
-		if err == nil {
-			if _, e := in.Translate(); e != nil {
-				err = e
-			}
-		}
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want it to name %s", body, err, want)
 		}

@@ -20,7 +20,7 @@ func (r *NodeRegister) UnmarshalJSON(body []byte) error {
 }
 
 // Translate makes the message one of this protocol, and returns what its sender should change.
-func (r *NodeRegister) Translate() (warnings []string, e *wire.Error) {
+func (r *NodeRegister) Translate() (warnings []string) {
 	return r.register(&r.Declaration, r.unknown)
 }
 
@@ -38,7 +38,7 @@ func (r *RegisterRequest) UnmarshalJSON(body []byte) error {
 }
 
 // Translate is NodeRegister.Translate.
-func (r *RegisterRequest) Translate() (warnings []string, e *wire.Error) {
+func (r *RegisterRequest) Translate() (warnings []string) {
 	return r.register(&r.Declaration, r.unknown)
 }
 
@@ -49,7 +49,7 @@ type NodeHeartbeat struct {
 }
 
 // Translate makes the message one of this protocol.
-func (h *NodeHeartbeat) Translate() *wire.Error { return h.translate(&h.Declaration) }
+func (h *NodeHeartbeat) Translate() { h.translate(&h.Declaration) }
 
 // HeartbeatRequest is the body of POST /v1/node/heartbeat.
 type HeartbeatRequest struct {
@@ -58,9 +58,7 @@ type HeartbeatRequest struct {
 }
 
 // Translate makes the message one of this protocol.
-func (h *HeartbeatRequest) Translate() *wire.Error {
-	return h.translate(&h.Declaration)
-}
+func (h *HeartbeatRequest) Translate() { h.translate(&h.Declaration) }
 
 // Aliases are what a declaration may have under other names, or in another form. Where it has a name of wire.Declaration, it is decoded in
 // place of that.
@@ -86,10 +84,8 @@ type languages struct {
 const defaultSlots = 1
 
 // register translates the declaration of a registration.
-func (l *Aliases) register(d *wire.Declaration, unknown []string) (warnings []string, e *wire.Error) {
-	if e := l.translate(d); e != nil {
-		return nil, e
-	}
+func (l *Aliases) register(d *wire.Declaration, unknown []string) (warnings []string) {
+	l.translate(d)
 	for _, name := range unknown {
 		warnings = append(warnings, wire.Quote(name)+" is not known, and has no effect")
 	}
@@ -97,11 +93,11 @@ func (l *Aliases) register(d *wire.Declaration, unknown []string) (warnings []st
 		d.MaxConcurrentJobs = new(defaultSlots)
 		warnings = append(warnings, fmt.Sprintf("max_concurrent_jobs is missing: the node gets %d job at a time", defaultSlots))
 	}
-	return warnings, nil
+	return warnings
 }
 
 // translate fills in a declaration. What it has under its own names is kept.
-func (l *Aliases) translate(d *wire.Declaration) *wire.Error {
+func (l *Aliases) translate(d *wire.Declaration) {
 	if c := l.Languages; c != nil {
 		fill(&d.ASRLangs, c.ASR)
 		fill(&d.SemanticLangs, c.Semantic)
@@ -117,36 +113,29 @@ func (l *Aliases) translate(d *wire.Declaration) *wire.Error {
 			d.InstalledServices[i] = wire.Service(s)
 		}
 	}
-	return l.translateLoad(d)
+	l.translateLoad(d)
 }
 
-// translateLoad makes percentages parts of 1.
-func (l *Aliases) translateLoad(d *wire.Declaration) *wire.Error {
+// translateLoad makes percentages parts of 1. One above 100, of several processors, is 100.
+func (l *Aliases) translateLoad(d *wire.Declaration) {
 	var load wire.Load
 	given := false
 	for _, u := range []struct {
-		name string
 		from *float64
 		to   **float64
-	}{{"cpu_usage", l.CPU, &load.CPU}, {"gpu_usage", l.GPU, &load.GPU}, {"memory_usage", l.Memory, &load.Memory}, {"mem_usage", l.Mem, &load.Memory}} {
-		switch {
-		case u.from == nil:
+	}{{l.CPU, &load.CPU}, {l.GPU, &load.GPU}, {l.Memory, &load.Memory}, {l.Mem, &load.Memory}} {
+		if u.from == nil {
 			continue
-		case *u.from != unknownUsage && !(*u.from >= 0 && *u.from <= 100):
-			return wire.Invalid(u.name, "must be 0 to 100, or %d if it is not known, not %v", unknownUsage, *u.from)
-		case *u.from != unknownUsage:
-			*u.to = new(*u.from / 100)
+		}
+		if *u.from >= 0 { // a negative one is not known
+			*u.to = new(min(*u.from/100, 1))
 		}
 		given = true
 	}
 	if given && d.CurrentLoad == nil {
 		d.CurrentLoad = &load
 	}
-	return nil
 }
-
-// unknownUsage stands for a utilization that is not known.
-const unknownUsage = -1
 
 // fill sets a list that is absent.
 func fill[T any](to *[]T, from []T) {

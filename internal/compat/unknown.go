@@ -26,7 +26,7 @@ func decodeNoting(body []byte, into any, unknown *[]string) error {
 	}
 	known := namesOf(reflect.TypeOf(into).Elem())
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		if !known[name] && len(*unknown) < maxNoted {
+		if !known[strings.ToLower(name)] && len(*unknown) < maxNoted {
 			*unknown = append(*unknown, name)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
 // faultyStore is a store whose operations can fail, lose their replies, or take long.
@@ -299,6 +300,26 @@ func (h *harness) makeLossy() *lossyStore {
 	f := &lossyStore{Store: h.store.Store}
 	h.store.Store = f
 	return f
+}
+
+// emptiableStore is a store that can lose all records. It keeps them in a store of their own.
+type emptiableStore struct {
+	store.Store
+	records atomic.Pointer[memstore.Store]
+}
+
+func (s *emptiableStore) empty() { s.records.Store(memstore.New(timing)) }
+
+func (s *emptiableStore) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
+	return s.records.Load().Get(ctx, id)
+}
+
+func (s *emptiableStore) Apply(ctx context.Context, p store.ApplyParams) (store.Applied, error) {
+	return s.records.Load().Apply(ctx, p)
+}
+
+func (s *emptiableStore) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
+	return s.records.Load().Create(ctx, p)
 }
 
 // readTimesStore records when records were read.

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -115,6 +117,50 @@ func TestLostRecordDoesNotStopRetry(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.wantState(p.Job, core.StateDone, "")
+	})
+}
+
+// TestRetryOutlivesEmptiedStore: a job is between two nodes when the store is emptied. Its new record has lower versions than the lost one had,
+// and the job is given to a node all the same.
+func TestRetryOutlivesEmptiedStore(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		records := &emptiableStore{Store: h.store.Store}
+		records.empty()
+		h.store.Store = records
+		h.addNode("node-a", 1)
+		p := h.acknowledge(h.dispatch())
+		for range 5 { // each changes the record
+			if err := h.register("node-a", 1, store.Activity{Lists: true, Active: []store.ActiveJob{{Job: p.Job, Attempt: 1}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		p = h.placementOf(p.Job)
+		if err := h.fail(p, core.ReasonNodeFailed); err != nil {
+			t.Fatal(err)
+		}
+		h.removeNode("node-a")
+		before := h.job(p.Job)
+		records.empty()
+		h.dispatcher.RestoreRecords()
+		synctest.Wait()
+		if now := h.job(p.Job); now.State != core.StateRetrying || now.Version >= before.Version {
+			t.Fatalf("the record is %+v, was %+v", now, before)
+		}
+		h.addNode("node-c", 1)
+		h.advance(3*time.Second, "node-c")
+		moved := h.placementOf(p.Job)
+		if moved.Node != "node-c" || !slices.ContainsFunc(h.transport.delivered, func(a wire.Assignment) bool { return a.NodeID == "node-c" && a.JobID == string(p.Job) }) {
+			t.Fatalf("placed at %+v, delivered %+v", moved, h.transport.delivered)
+		}
+		if err := h.done(moved); err != nil {
+			t.Fatal(err)
+		}
+		h.wantState(p.Job, core.StateDone, "")
+		h.advance(timing.Job+timing.Attempt, "node-c")
+		if n := h.dispatcher.InFlight(); n != 0 {
+			t.Errorf("%d jobs in flight", n)
+		}
 	})
 }
 

@@ -155,12 +155,14 @@ func (r *runner) checkRunning(ctx context.Context, f *inFlightJob, job *core.Job
 func (r *runner) moveAfterTimeout(ctx context.Context, f *inFlightJob, job *core.Job, failure attemptFailure) {
 	j := r.resumeEntry(job, f)
 	for epoch := core.Epoch(0); j.job.Token == job.Token && j.job.State == core.StateDispatched && j.job.Epoch != epoch; {
+		if epoch != 0 { // the node has registered again since the record was read: the attempt is the same, and is over
+			f.setRebound(j.job)
+		}
 		epoch = j.job.Epoch
 		if j.endAttempt(ctx, failure) {
 			j.continueElsewhere(ctx, failure)
 			return
 		}
-		f.setRebound(j.job) // if the node has registered again since the record was read, the attempt is the same, and is over
 	}
 	r.resumeIfAudioHere(ctx, j.job)
 }
@@ -274,11 +276,13 @@ func (r *runner) restoreRecord(ctx context.Context, id core.JobID) bool {
 		f.setRebound(created)
 		return true
 	}
-	_, err = r.store.Apply(ctx, store.ApplyParams{
+	applied, err := r.store.Apply(ctx, store.ApplyParams{
 		Job: id, Event: core.EventRetry, Holder: job.Holder, Owner: job.Owner, RetryFor: retryLease, Reason: job.Reason, Detail: job.Detail,
 	})
 	if err != nil {
 		r.store.recordError("restore", err)
+		return false
 	}
-	return err == nil
+	f.setRebound(applied.Job) // the versions of the new record are lower than those of the lost one
+	return true
 }

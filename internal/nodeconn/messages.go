@@ -59,9 +59,7 @@ func decoded[T any](fn func(*Server, context.Context, *conn, *T) *wire.Error) fu
 
 func (s *Server) handleHeartbeat(ctx context.Context, n *conn, given *compat.NodeHeartbeat) *wire.Error {
 	in := &given.NodeHeartbeat
-	if e := given.Translate(); e != nil {
-		return e
-	}
+	given.Translate()
 	if in.CallbackURL != nil {
 		return errCallback()
 	}
@@ -94,8 +92,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, given *compat.Nod
 	if err != nil {
 		return convert.Error(err)
 	}
-	n.presence.lists = a.Lists
-	n.presence.recordRenewed()
+	n.presence.recordBeat(a.Lists)
 	for _, job := range beat.Cancel {
 		n.ws.Send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: string(job.Job), AttemptID: job.Attempt}})
 	}
@@ -109,7 +106,7 @@ func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.E
 		return convert.Error(err)
 	}
 	n.setEpoch(r.Node.Epoch)
-	n.presence.recordRenewed()
+	n.presence.recordBeat(a.Lists)
 	n.ws.Send(wire.NodeRegisterAck{
 		NodeID: string(n.id), Epoch: int64(r.Node.Epoch), ResumeToken: resumeToken(r.Node.Epoch, n.secret),
 		HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", Cancel: convert.ActiveJobs(r.Cancel),

@@ -11,21 +11,30 @@ import (
 // presenceChecks is how often each connection is checked within the time that a node counts as present.
 const presenceChecks = 60
 
+// quietAfter is after what time without a heartbeat a node is not kept present any more: what answers pings may not be what does the jobs.
+const quietAfter = 2 * time.Minute
+
 // presence is what an instance knows of when a connected node was heard.
 type presence struct {
 	read    atomic.Bool  // something came since the last check
 	renewed atomic.Int64 // when the node's presence was last renewed, by a heartbeat or the answer to a ping: Unix nanoseconds
 
-	// Only the goroutine that reads the connection uses this: whether the last heartbeat has listed the node's jobs.
+	// Only the goroutine that reads the connection uses these: when the last heartbeat came and whether it has listed the node's jobs, and when the
+	// answer to a ping was last to renew the presence.
+	beat  time.Time
 	lists bool
+	tried time.Time
 	// Only WatchPresence uses these.
 	asked  time.Time // the first ping since something came
 	pinged time.Time // the last one
-	late   bool      // the last check found that nothing had come for too long
+	late   time.Time // the first check that found that nothing had come for too long
 }
 
-// recordRenewed records that the node's presence was renewed.
-func (p *presence) recordRenewed() { p.renewed.Store(time.Now().UnixNano()) }
+// recordBeat records a heartbeat, or a registration.
+func (p *presence) recordBeat(lists bool) {
+	p.beat, p.lists = time.Now(), lists
+	p.renewed.Store(p.beat.UnixNano())
+}
 
 // isDue reports whether half of a presence has passed since the last renewal. A node that sends heartbeats as often as it is asked to is
 // never due.
@@ -52,20 +61,22 @@ func (s *Server) WatchPresence(ctx context.Context) {
 	}
 }
 
-// checkPresence is one check of a connection. That it is dead is decided by the second check that finds it, so that what came while this
-// process was suspended is read before.
+// checkPresence is one check of a connection. That it is dead is found twice, so that what came while this process was suspended is read before. A
+// node that does not read what was written is left to the limits of the socket: a ping waits behind that.
 func (s *Server) checkPresence(n *conn, now time.Time) {
 	p := &n.presence
 	if p.read.Swap(false) {
-		p.asked, p.late = time.Time{}, false
+		p.asked, p.late = time.Time{}, time.Time{}
 	}
 	switch {
 	case !p.asked.IsZero() && now.Sub(p.asked) >= s.Presence/2:
-		if p.late {
+		if p.late.IsZero() {
+			p.late = now
+		}
+		if now.Sub(p.late) >= s.Presence/30 && n.ws.AllWritten() {
 			s.Log.Info("aborted a connection: nothing comes from the node, and pings are not answered", "node_id", n.id)
 			n.ws.Abort() // nobody would answer the closing handshake
 		}
-		p.late = true
 	case p.isDue(now, s.Presence) && now.Sub(p.pinged) >= s.Presence/3:
 		if p.asked.IsZero() {
 			p.asked = now
@@ -75,20 +86,17 @@ func (s *Server) checkPresence(n *conn, now time.Time) {
 	}
 }
 
-// handlePong renews the presence of a node that has answered a ping. It is called by the goroutine that reads the connection.
+// handlePong renews the presence of a node that has answered a ping. It is called by the goroutine that reads the connection. A node that the
+// store does not know, or knows in a later epoch, is left to its next heartbeat, which lists its jobs.
 func (s *Server) handlePong(ctx context.Context, n *conn) {
-	n.presence.read.Store(true)
-	if !n.presence.isDue(time.Now(), s.Presence) {
+	p, now := &n.presence, time.Now()
+	p.read.Store(true)
+	if !p.isDue(now, s.Presence) || now.Sub(p.tried) < s.Presence/4 || now.Sub(p.beat) > quietAfter {
 		return
 	}
-	unknown, err := s.Nodes.KeepAlive(ctx, store.KeepAliveParams{Node: n.id, Epoch: n.currentEpoch(), Lists: n.presence.lists})
-	if err != nil {
-		return // it was counted; the next ping comes soon
-	}
-	n.presence.recordRenewed()
-	if unknown {
-		if e := s.readmit(ctx, n, store.Activity{}); e != nil {
-			s.Log.Warn("a connected node could not be registered again; its next heartbeat registers it", "node_id", n.id, "error", e)
-		}
+	p.tried = now
+	renewed, err := s.Nodes.KeepAlive(ctx, store.KeepAliveParams{Node: n.id, Epoch: n.currentEpoch(), Lists: p.lists})
+	if err == nil && renewed {
+		p.renewed.Store(now.UnixNano())
 	}
 }

@@ -143,10 +143,7 @@ func errCallback() *wire.Error {
 // admit registers a node, or resumes its epoch, and makes the connection its current one.
 func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Principal, given *compat.NodeRegister) (*conn, *wire.Error) {
 	in := &given.NodeRegister
-	warnings, e := given.Translate()
-	if e != nil {
-		return nil, e
-	}
+	warnings := given.Translate()
 	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
@@ -193,8 +190,8 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 		}
 		n.epoch, n.secret, drained, ack.Cancel = r.Node.Epoch, r.Secret, r.Node.Drained, convert.ActiveJobs(r.Cancel)
 	}
-	n.declared, n.presence.lists = p.Declare(n.id), a.Lists
-	n.presence.recordRenewed()
+	n.declared = p.Declare(n.id)
+	n.presence.recordBeat(a.Lists)
 	ack.NoAudio = s.withoutAudio(in.Active, ack.Cancel)
 	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), resumeToken(n.epoch, n.secret)
 	ws.Send(ack)

@@ -31,9 +31,9 @@ func (r *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 	return nil
 }
 
-// KeepAlive records that a node has answered a ping although no heartbeat has come for a while. It reports whether the node has to be registered
-// again, because the store does not know it.
-func (r *Registry) KeepAlive(ctx context.Context, p store.KeepAliveParams) (unknown bool, err error) {
+// KeepAlive records that a node has answered a ping although no heartbeat has come for a while. It reports whether that has renewed the node's
+// presence.
+func (r *Registry) KeepAlive(ctx context.Context, p store.KeepAliveParams) (renewed bool, err error) {
 	v, err := r.store.KeepAlive(ctx, p)
 	if err != nil {
 		return false, r.storeError(ctx, "keep_alive", err)
@@ -41,7 +41,7 @@ func (r *Registry) KeepAlive(ctx context.Context, p store.KeepAliveParams) (unkn
 	if v == store.OK {
 		r.fleet.RecordSeen(p.Node, 0)
 	}
-	return v == store.UnknownNode, nil
+	return v == store.OK, nil
 }
 
 // connect records a connection change and updates this instance's fleet; other instances are notified by the store. The node

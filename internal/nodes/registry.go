@@ -323,11 +323,16 @@ func (r *Registry) updateFleet(ctx context.Context, s store.NodeStatus) {
 
 // Drain sets or clears the operator's order that a node gets no new jobs.
 func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
-	if err := r.setDrained(ctx, id, drained); err != nil {
+	// Whatever fails in between: the node is drained, and the call is repeated.
+	first, second := r.setDrained, r.recordDrain
+	if !drained {
+		first, second = second, first
+	}
+	if err := first(ctx, id, drained); err != nil {
 		return store.NodeStatus{}, err
 	}
-	if err := r.recordDrain(ctx, id, drained); err != nil {
-		return store.NodeStatus{}, err // it has taken effect, and has to be repeated
+	if err := second(ctx, id, drained); err != nil {
+		return store.NodeStatus{}, err
 	}
 	status, err := r.Node(ctx, id)
 	if err == nil {

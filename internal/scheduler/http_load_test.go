@@ -182,7 +182,7 @@ func (l *httpLoad) waitForEnd(limit time.Duration) *jobOutcomes {
 			continue
 		}
 		var live []string
-		states := make(map[string]int) // of those that have not ended
+		states := make(map[string]int) // of those that have not ended, and errors
 		inFlight := l.cluster.inFlight() > 0
 		for _, id := range left {
 			var job wire.Job
@@ -190,10 +190,12 @@ func (l *httpLoad) waitForEnd(limit time.Duration) *jobOutcomes {
 			var e *wire.Error
 			switch {
 			case errors.As(err, &e) && e.Code == wire.NotFound && inFlight:
+				states["unknown, while jobs are in flight"]++
 				live = append(live, id)
 			case errors.As(err, &e) && e.Code == wire.NotFound:
 				v.lost = append(v.lost, id)
 			case err != nil:
+				states[err.Error()]++
 				live = append(live, id)
 			case job.State == "DONE":
 				v.done++

@@ -18,17 +18,32 @@ func TestDrainSurvivesLossOfTheStore(t *testing.T) {
 	instances := startCluster(t, redis.URL(), cfg, nil)
 	nodes := startNodes(t, instances, 4, sharedSlots, func() time.Duration { return 20 * time.Millisecond })
 	const drained, resumed, removed = 0, 1, 2
+	drain := func(at, n int, drained bool) {
+		t.Helper()
+		retryWhileDown(t, func() error {
+			_, err := instances[at].Nodes.Drain(t.Context(), core.NodeID(nodes[n].id), drained)
+			return err
+		})
+	}
 	for n := range removed + 1 {
-		if _, err := instances[0].Nodes.Drain(t.Context(), core.NodeID(nodes[n].id), true); err != nil {
-			t.Fatal(err)
+		drain(0, n, true)
+	}
+	drain(1, resumed, false)
+	retryWhileDown(t, func() error {
+		_, err := instances[1].Nodes.Remove(t.Context(), core.NodeID(nodes[removed].id))
+		return err
+	})
+	// An instance that has not read of a drain cannot remember it.
+	waitUntil(t, "every instance to know what is drained", waitLimit, func() bool {
+		for _, in := range instances {
+			for i, n := range nodes {
+				if in.RemembersDrain(core.NodeID(n.id)) != (i == drained) {
+					return false
+				}
+			}
 		}
-	}
-	if _, err := instances[1].Nodes.Drain(t.Context(), core.NodeID(nodes[resumed].id), false); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := instances[1].Nodes.Remove(t.Context(), core.NodeID(nodes[removed].id)); err != nil {
-		t.Fatal(err)
-	}
+		return true
+	})
 	seen := func() bool {
 		for _, in := range instances {
 			for i, n := range nodes {

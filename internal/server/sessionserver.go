@@ -349,14 +349,14 @@ func (s *sessionServer) renewToken(c *sessionConn, token string) *wire.Error {
 		return wire.Invalid("token", "is not valid, or not any more: mint another one")
 	}
 	renewed, e := c.expiry.renew(p)
-	if renewed || e != nil {
-		c.audit.record(action, string(c.session.ID()), "", e)
-	}
 	if renewed { // from now on revocations are about the token that is in force
 		current := c.expiry.current()
 		c.session.SetCaller(current)
 		s.enforcer.admit(c.ws, current)
 		c.session.TerminateIf(s.enforcer.judge)
+	}
+	if renewed || e != nil {
+		c.audit.record(action, string(c.session.ID()), "", e)
 	}
 	return e
 }
