@@ -179,6 +179,7 @@ func TestCancelRunningJob(t *testing.T) {
 	}
 	p.send(wire.JobAssign{JobID: "j-1", AttemptID: 1}) // not acknowledged: JobCancelled follows
 	p.send(wire.JobCancel{ActiveJob: key})             // a repetition has no effect
+	p.sync()
 	if diff := cmp.Diff([]wire.ActiveAttempt{{ActiveJob: key}}, p.heartbeat().Active); diff != "" {
 		t.Errorf("active (-want +got):\n%s", diff)
 	}

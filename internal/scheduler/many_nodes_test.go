@@ -212,7 +212,7 @@ func lossConfig(full bool) (cfg config.Config, calmFor, watch time.Duration) {
 	if full {
 		return cfg, c.Nodes.PresenceTTLMS.Duration() / 2, 3 * time.Second
 	}
-	c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 1000, 6000, 6000
+	c.Nodes.HeartbeatIntervalMS, c.Nodes.PresenceTTLMS, c.Dispatch.HeartbeatStaleMS = 1000, 12_000, 12_000
 	c.TaskBinding.ReservedTTLSeconds = 1 // a lease may be without a record for so long: shorter than any node is silent
 	return cfg, time.Second, time.Second
 }
