@@ -1,13 +1,5 @@
 package wire
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"strconv"
-	"strings"
-)
-
 // JobFilter selects jobs. It has the filters of GET /v1/jobs; all must match.
 type JobFilter struct {
 	State     string `json:"state,omitempty" doc:"DISPATCHED, ACKED or RETRYING; absent, or open: all of them."`
@@ -35,7 +27,7 @@ type JobsCancelRequest struct {
 // UnmarshalJSON implements json.Unmarshaler. What is not known is refused: a filter that is ignored would match more.
 func (r *JobsCancelRequest) UnmarshalJSON(body []byte) error {
 	type plain JobsCancelRequest
-	return decodeStrictly(body, (*plain)(r))
+	return DecodeStrictly(body, (*plain)(r), "", "ignoring it would select more")
 }
 
 // JobsCancelResponse says how many jobs matched, and what became of them.
@@ -74,7 +66,7 @@ type NodesDrainRequest struct {
 // UnmarshalJSON implements json.Unmarshaler, as that of JobsCancelRequest.
 func (r *NodesDrainRequest) UnmarshalJSON(body []byte) error {
 	type plain NodesDrainRequest
-	return decodeStrictly(body, (*plain)(r))
+	return DecodeStrictly(body, (*plain)(r), "", "ignoring it would select more")
 }
 
 // NodesDrainResponse says how many nodes matched, and what became of them.
@@ -88,21 +80,4 @@ type NodesDrainResponse struct {
 	Remaining int  `json:"remaining" doc:"How many were not tried, because of the limit, the time, or a store that does not answer."`
 	// DrainEffect is in the answer to a dry run of a drain.
 	DrainEffect *DrainEffect `json:"drain_effect,omitempty" doc:"What would be missing without these nodes, but for their jobs; in the answer to a dry run of a drain."`
-}
-
-// decodeStrictly decodes an object in which every name must be known.
-func decodeStrictly(body []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		return nil
-	}
-	if name, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); unknown {
-		if text, unquoteErr := strconv.Unquote(name); unquoteErr == nil {
-			name = text
-		}
-		return errors.New("there is no field " + Quote(name) + " here, and ignoring it would select more")
-	}
-	return err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -34,6 +35,29 @@ func Decode(body []byte, v any) error {
 		return decodeError(err)
 	}
 	return nil
+}
+
+// DecodeStrictly decodes an object in which every name must be known. The error for another name is about a field, if that is not empty,
+// and says why the name is not ignored.
+func DecodeStrictly(body []byte, into any, field, why string) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(into)
+	if err == nil {
+		return nil
+	}
+	name, unknown := strings.CutPrefix(err.Error(), "json: unknown field ")
+	if !unknown {
+		return err
+	}
+	if text, unquoteErr := strconv.Unquote(name); unquoteErr == nil {
+		name = text
+	}
+	refused := Errorf(InvalidRequest, "there is no field %s here, and %s", Quote(name), why)
+	if field != "" {
+		return Invalid(field, "%s", refused.Detail)
+	}
+	return refused
 }
 
 func decodeError(err error) *Error {

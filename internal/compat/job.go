@@ -2,7 +2,7 @@ package compat
 
 import "github.com/lingua-scheduler/lingua/wire"
 
-// options are the options of a job or of a session. An unknown one is refused.
+// options are the options of a job or of a session. An unknown one is refused: a job that is done without a requirement is done wrongly.
 type options struct {
 	wire.DispatchOptions
 	RequiredModelIDs []string `json:"required_model_ids"`
@@ -11,7 +11,7 @@ type options struct {
 // UnmarshalJSON implements json.Unmarshaler.
 func (o *options) UnmarshalJSON(body []byte) error {
 	type plain options
-	return decodeStrictly(body, (*plain)(o))
+	return wire.DecodeStrictly(body, (*plain)(o), "options", "it may be a requirement")
 }
 
 // translate returns the options of this protocol. Models may also be required beside the options.

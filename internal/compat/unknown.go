@@ -1,15 +1,12 @@
 package compat
 
 import (
-	"bytes"
 	"encoding/json"
 	"maps"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // maxNoted is how many unknown fields are named.
@@ -49,22 +46,4 @@ func namesOf(t reflect.Type) map[string]bool {
 	}
 	names.Store(t, known)
 	return known
-}
-
-// decodeStrictly decodes options: one that is not known may be a requirement, and a job that is done without it is done wrongly.
-func decodeStrictly(body []byte, into any) error {
-	d := json.NewDecoder(bytes.NewReader(body))
-	d.DisallowUnknownFields()
-	err := d.Decode(into)
-	if err == nil {
-		return nil
-	}
-	if quoted, is := strings.CutPrefix(err.Error(), "json: unknown field "); is {
-		var name string
-		if json.Unmarshal([]byte(quoted), &name) != nil {
-			name = quoted
-		}
-		return wire.Invalid("options", "has the field %s, which is not known: it may be a requirement, so it is not ignored", wire.Quote(name))
-	}
-	return err
 }

@@ -120,8 +120,8 @@ func TestLostRecordDoesNotStopRetry(t *testing.T) {
 	})
 }
 
-// TestRetryOutlivesEmptiedStore: a job is between two nodes when the store is emptied. Its new record has lower versions than the lost one had,
-// and the job is given to a node all the same.
+// TestRetryOutlivesEmptiedStore: a job is between two nodes when the store is emptied. Its new record has lower versions than the lost one
+// had, and the job is given to a node all the same.
 func TestRetryOutlivesEmptiedStore(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {

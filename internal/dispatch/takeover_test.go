@@ -292,8 +292,8 @@ func (s *reregisteringStore) Apply(ctx context.Context, p store.ApplyParams) (st
 	return s.Store.Apply(ctx, p)
 }
 
-// TestJobReboundAgainAndAgain: the node registers again whenever its job is about to be moved, because its attempt is over. The job is moved
-// nevertheless, and the dispatcher keeps no entry without a timer.
+// TestJobReboundAgainAndAgain: the node registers again whenever its job is about to be moved, because its attempt is over. The job is
+// moved nevertheless, and the dispatcher keeps no entry without a timer.
 func TestJobReboundAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {

@@ -19,8 +19,8 @@ type presence struct {
 	read    atomic.Bool  // something came since the last check
 	renewed atomic.Int64 // when the node's presence was last renewed, by a heartbeat or the answer to a ping: Unix nanoseconds
 
-	// Only the goroutine that reads the connection uses these: when the last heartbeat came and whether it has listed the node's jobs, and when the
-	// answer to a ping was last to renew the presence.
+	// Only the goroutine that reads the connection uses these: when the last heartbeat came and whether it has listed the node's jobs, and
+	// when the answer to a ping was last to renew the presence.
 	beat  time.Time
 	lists bool
 	tried time.Time
@@ -42,9 +42,9 @@ func (p *presence) isDue(now time.Time, lasts time.Duration) bool {
 	return now.UnixNano()-p.renewed.Load() >= int64(lasts/2)
 }
 
-// WatchPresence keeps connected nodes present that send heartbeats less often than the presence lasts, until the context ends: it pings them,
-// and their answers renew their presence. A connection on which pings are not answered, and nothing else comes, is aborted when the presence
-// ends.
+// WatchPresence keeps connected nodes present that send heartbeats less often than the presence lasts, until the context ends: it pings
+// them, and their answers renew their presence. A connection on which pings are not answered, and nothing else comes, is aborted when the
+// presence ends.
 func (s *Server) WatchPresence(ctx context.Context) {
 	tick := time.NewTicker(s.Presence / presenceChecks)
 	defer tick.Stop()
@@ -61,8 +61,8 @@ func (s *Server) WatchPresence(ctx context.Context) {
 	}
 }
 
-// checkPresence is one check of a connection. That it is dead is found twice, so that what came while this process was suspended is read before. A
-// node that does not read what was written is left to the limits of the socket: a ping waits behind that.
+// checkPresence is one check of a connection. That it is dead is found twice, so that what came while this process was suspended is read
+// before. A node that does not read what was written is left to the limits of the socket: a ping waits behind that.
 func (s *Server) checkPresence(n *conn, now time.Time) {
 	p := &n.presence
 	if p.read.Swap(false) {
@@ -86,8 +86,8 @@ func (s *Server) checkPresence(n *conn, now time.Time) {
 	}
 }
 
-// handlePong renews the presence of a node that has answered a ping. It is called by the goroutine that reads the connection. A node that the
-// store does not know, or knows in a later epoch, is left to its next heartbeat, which lists its jobs.
+// handlePong renews the presence of a node that has answered a ping. It is called by the goroutine that reads the connection. A node that
+// the store does not know, or knows in a later epoch, is left to its next heartbeat, which lists its jobs.
 func (s *Server) handlePong(ctx context.Context, n *conn) {
 	p, now := &n.presence, time.Now()
 	p.read.Store(true)

@@ -31,8 +31,8 @@ func (r *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 	return nil
 }
 
-// KeepAlive records that a node has answered a ping although no heartbeat has come for a while. It reports whether that has renewed the node's
-// presence.
+// KeepAlive records that a node has answered a ping although no heartbeat has come for a while. It reports whether that has renewed the
+// node's presence.
 func (r *Registry) KeepAlive(ctx context.Context, p store.KeepAliveParams) (renewed bool, err error) {
 	v, err := r.store.KeepAlive(ctx, p)
 	if err != nil {

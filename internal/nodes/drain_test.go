@@ -13,7 +13,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestDrainOfALostNode: a node that the store has lost is drained again when it registers, unless it was resumed, removed or evicted before.
+// TestDrainOfALostNode: a node that the store has lost is drained again when it registers, unless it was resumed, removed or evicted
+// before.
 func TestDrainOfALostNode(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		cfg := nodes.Config{Instance: "i-1", Retention: retention, Revocations: revocation.NewFollower(h.mem, slog.New(slog.DiscardHandler))}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestDrainsAreRemembered: an instance that has read a drain puts it back when the store has lost it, and remembers that the node was resumed.
-// A drain is no revocation.
+// TestDrainsAreRemembered: an instance that has read a drain puts it back when the store has lost it, and remembers that the node was
+// resumed. A drain is no revocation.
 func TestDrainsAreRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

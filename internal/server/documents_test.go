@@ -87,7 +87,8 @@ func TestSamplesOfTheDocuments(t *testing.T) {
 	}
 }
 
-// connectAsInTheDocuments connects a node without a subprotocol, and registers it by the names that the documents have for what it declares.
+// connectAsInTheDocuments connects a node without a subprotocol, and registers it by the names that the documents have for what it
+// declares.
 func (ts *testScheduler) connectAsInTheDocuments(id string) *wsClient {
 	ts.t.Helper()
 	ws, answer, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+"/ws/node", nil)

@@ -15,7 +15,8 @@ func shortPresence(c *config.Config) {
 	n.HeartbeatIntervalMS, n.PresenceTTLMS, c.Scheduler.Dispatch.HeartbeatStaleMS = 600, 2000, 2000
 }
 
-// TestNodeThatAnswersPingsIsPresent: a node that sends no heartbeats, and whose WebSocket library answers pings, stays registered, and gets jobs.
+// TestNodeThatAnswersPingsIsPresent: a node that sends no heartbeats, and whose WebSocket library answers pings, stays registered, and
+// gets jobs.
 func TestNodeThatAnswersPingsIsPresent(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, shortPresence)

@@ -12,8 +12,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestRefusedNodesAreListed: who was refused, over a WebSocket or by HTTP, is listed for operators with what to change, logged, and counted. Nothing
-// else of what was sent is shown.
+// TestRefusedNodesAreListed: who was refused, over a WebSocket or by HTTP, is listed for operators with what to change, logged, and
+// counted. Nothing else of what was sent is shown.
 func TestRefusedNodesAreListed(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)

@@ -35,8 +35,8 @@ type Nodes interface {
 	// are. A report about another epoch, or about an earlier connection than the last one, changes nothing. It returns ErrNoNode for
 	// a node that is not registered.
 	Connect(ctx context.Context, p ConnectParams) (*core.Node, error)
-	// KeepAlive renews the presence of a node and its leases, because it has answered a ping: it lives, and has said nothing. All else stays as its
-	// last heartbeat left it. The verdict is OK, StaleEpoch, or UnknownNode if the node has to register again.
+	// KeepAlive renews the presence of a node and its leases, because it has answered a ping: it lives, and has said nothing. All else stays
+	// as its last heartbeat left it. The verdict is OK, StaleEpoch, or UnknownNode if the node has to register again.
 	KeepAlive(ctx context.Context, p KeepAliveParams) (Verdict, error)
 	// Remove removes a node, its leases and its marks, if it is in p.Epoch and has been silent for p.SilentFor; otherwise it does
 	// nothing. It reports whether the node is not registered any more.
@@ -110,8 +110,8 @@ type ConnectParams struct {
 type KeepAliveParams struct {
 	Node  core.NodeID
 	Epoch core.Epoch
-	// Lists says that the node's last heartbeat has listed its jobs. Then the next one decides about all leases; otherwise those about which the
-	// node says nothing end, as with its heartbeats, when it cannot be working on the jobs any more.
+	// Lists says that the node's last heartbeat has listed its jobs. Then the next one decides about all leases; otherwise those about which
+	// the node says nothing end, as with its heartbeats, when it cannot be working on the jobs any more.
 	Lists bool
 }
 
