@@ -21,7 +21,7 @@ var (
 		"/v1/audio/{id}", "/v1/audio/{id}/tts", "/v1/version", "/healthz", "/readyz", "/openapi.yaml", "/asyncapi.yaml",
 	}
 	operatorRoutes = []string{
-		"/metrics", "/v1/nodes", "/v1/nodes/table", "/v1/nodes/{id}", "/v1/nodes/{id}/drain", "/v1/nodes/{id}/drain_effect", "/v1/nodes/{id}/resume", "/v1/directions", "/v1/instances", "/api/v1/stats",
+		"/metrics", "/v1/nodes", "/v1/nodes/table", "/v1/nodes/refused", "/v1/nodes/{id}", "/v1/nodes/{id}/drain", "/v1/nodes/{id}/drain_effect", "/v1/nodes/{id}/resume", "/v1/directions", "/v1/instances", "/api/v1/stats",
 		"/api/v1/metrics", "/api/v1/series", "/api/v1/phase3/pools", "/v1/nodes/{id}/series", "/v1/dlq", "/v1/dlq/replay", "/v1/dlq/purge", "/v1/events", "/v1/events/stream",
 		"/v1/audit", "/v1/config/reload", "/v1/config", "/v1/nodes/{id}/probe", "/v1/store", "/v1/auth/revocations", "/v1/auth/revocations/{id}", "/login", "/logout",
 		"/v1/caller", "/v1/live", "/v1/jobs/cancel", "/v1/nodes/drain", "/v1/nodes/resume",

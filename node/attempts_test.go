@@ -48,7 +48,7 @@ func TestExpiredOutcomesAreDropped(t *testing.T) {
 	ack := defaultAck
 	ack.HeartbeatIntervalMS = 20
 	p, _ := s.register(ack)
-	p.send(wire.JobAssign{JobID: "j-1", AttemptID: 1, TimeoutMS: 50})
+	p.send(wire.JobAssign{JobID: "j-1", AttemptID: 1})
 	j := n.awaitCall()
 	until := time.Now().Add(timeout)
 	await := func(listed int) {

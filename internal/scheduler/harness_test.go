@@ -195,8 +195,8 @@ func sorted(list []time.Duration) []time.Duration {
 	return list
 }
 
-// chiSquare returns how far counts are from being equal, and the limit that independent choices exceed once in a thousand experiments: the 99.9th
-// percentile by Wilson and Hilferty's approximation. Choices of the less busy node are far more equal than that, also on a busy machine.
+// chiSquare returns how far counts are from being equal, and the limit that independent choices exceed once in 10⁹ experiments, by Wilson
+// and Hilferty's approximation. Choices of the less busy node are far more equal than that, also on a busy machine.
 func chiSquare(counts []int) (chi, limit float64) {
 	total := 0
 	for _, n := range counts {
@@ -206,7 +206,7 @@ func chiSquare(counts []int) (chi, limit float64) {
 	for _, n := range counts {
 		chi += (float64(n) - expected) * (float64(n) - expected) / expected
 	}
-	const z = 3.0902
+	const z = 5.9978
 	k := float64(len(counts) - 1)
 	return chi, k * math.Pow(1-2/(9*k)+z*math.Sqrt(2/(9*k)), 3)
 }

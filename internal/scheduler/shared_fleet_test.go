@@ -408,6 +408,7 @@ func TestJobsOfASessionAreSpreadOverInstances(t *testing.T) {
 	t.Parallel()
 	cfg := fastConfig()
 	patient(&cfg)
+	withoutRetries(&cfg)
 	cfg.Scheduler.TaskBinding.SpreadEnabled = true
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	slots := 100

@@ -151,6 +151,10 @@ func (ts *testScheduler) auditSockets(next, token string) {
 	s := ts.dialAs("/ws/session", token, true)
 	s.send(object{"type": "session_start", "langs": []string{"en", "es"}})
 	started := s.readUntil("session_started")
+	ts.eventually("the audit log has the start", func() bool { // which is written after the answer
+		lines := auditLines(ts.auditAs(operatorKey, "?limit=1000&after="+next))
+		return slices.Contains(lines, "acme-backend/session@acme session.start session/room-1 ok")
+	})
 	_ = s.ws.CloseNow()
 	s = ts.dialAs("/ws/session", token, true)
 	s.send(object{"type": "session_resume", "session_id": "room-1", "resume_token": "another token", "last_seq": 0})

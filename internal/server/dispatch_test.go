@@ -256,7 +256,7 @@ func TestBusyNodeCostsNoAttempt(t *testing.T) {
 }
 
 // shortACKTimeout sets an ACK timeout for which a test can wait, and which is longer than a busy machine needs for an acknowledgement.
-func shortACKTimeout(c *config.Config) { c.Scheduler.Dispatch.ACKTimeoutMS = 2000 }
+func shortACKTimeout(c *config.Config) { c.Scheduler.Dispatch.ACKTimeoutMS = 5000 }
 
 // TestRetryAfterAckTimeout: a job that is not acknowledged in time is retried on another node. The slot of the first is kept until
 // the node stops listing the job.

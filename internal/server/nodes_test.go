@@ -205,8 +205,8 @@ func TestOfflineNodeLosesJobs(t *testing.T) {
 func TestSilentNodeLosesJobs(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, func(c *config.Config) {
-		c.Scheduler.Nodes.HeartbeatIntervalMS, c.Scheduler.Nodes.PresenceTTLMS = 600, 3000
-		c.Scheduler.Dispatch.HeartbeatStaleMS = 3000
+		c.Scheduler.Nodes.HeartbeatIntervalMS, c.Scheduler.Nodes.PresenceTTLMS = 600, 6000
+		c.Scheduler.Dispatch.HeartbeatStaleMS = 6000
 	})
 	a, b := ts.registerNode("a", nil), ts.registerNode("b", nil)
 	d1, first := ts.dispatchAndReceive(dispatchBody(nil))

@@ -9,10 +9,10 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// shortPresence makes nodes count as gone after two seconds.
+// shortPresence makes nodes count as gone after five seconds.
 func shortPresence(c *config.Config) {
 	n := &c.Scheduler.Nodes
-	n.HeartbeatIntervalMS, n.PresenceTTLMS, c.Scheduler.Dispatch.HeartbeatStaleMS = 600, 2000, 2000
+	n.HeartbeatIntervalMS, n.PresenceTTLMS, c.Scheduler.Dispatch.HeartbeatStaleMS = 600, 5000, 5000
 }
 
 // TestNodeThatAnswersPingsIsPresent: a node that sends no heartbeats, and whose WebSocket library answers pings, stays registered, and
@@ -35,8 +35,8 @@ func TestNodeThatAnswersPingsIsPresent(t *testing.T) {
 			}
 		}
 	}()
-	ts.eventually("keep the node present for three presences", func() bool {
-		return ts.getNode("slow").LastHeartbeatMS >= registered.LastHeartbeatMS+3*2000
+	ts.eventually("keep the node present for two presences", func() bool {
+		return ts.getNode("slow").LastHeartbeatMS >= registered.LastHeartbeatMS+2*5000
 	})
 	var d wire.DispatchResponse
 	ts.eventually("dispatch to the node", func() bool { // on a busy machine it may be stale for a moment

@@ -56,6 +56,11 @@ func TestNodeMessagesAboutJobsOfOthers(t *testing.T) {
 	s.sendUtterance()
 	job := victim.readUntil("job_assign")["job_id"].(string)
 	victim.send(object{"type": "job_ack", "job_id": job, "attempt_id": 1})
+	ts.eventually("acknowledge the job", func() bool {
+		var now wire.Job
+		ts.requestAs(keySecret("operator"), "GET", "/v1/jobs/"+job, nil).decode(&now)
+		return now.State == "ACKED"
+	})
 	messages := nodeMessages(job)
 	expectEveryFrame(t, wirespec.FromNode, messages, "node_register", "node_leave") // see below
 

@@ -92,10 +92,12 @@ func TestMetricFamilies(t *testing.T) {
 	n.done(d, nil).expectOK()
 	n.done(d, object{"attempt_id": 2}).expectError(wire.StaleAttempt)
 	ts.reportUnavailable(object{"node_id": node, "service_id": "s", "reason": "DOWNLOADING"})
-	d, _ = ts.dispatchAndReceive(body) // never acknowledged: an ACK timeout and a retry
-	ts.awaitJobState(d.JobID, "RETRYING")
-
-	a := ts.get("/metrics")
+	ts.dispatchAndReceive(body) // never acknowledged: an ACK timeout and a retry
+	var a response
+	ts.eventually("count the retry", func() bool {
+		a = ts.get("/metrics")
+		return strings.Contains(string(a.body), `lingua_retries_total{reason="ACK_TIMEOUT"} 1`)
+	})
 	if a.status != 200 || !strings.HasPrefix(a.header.Get("Content-Type"), "text/plain") {
 		t.Fatalf("/metrics: %d %s", a.status, a.header.Get("Content-Type"))
 	}

@@ -112,7 +112,7 @@ func TestExpiredKeyClosesItsConnections(t *testing.T) {
 // TestRepeatedMessagesAreAuditedOnce: a client cannot fill the audit log with messages that change nothing.
 func TestRepeatedMessagesAreAuditedOnce(t *testing.T) {
 	t.Parallel()
-	ts := startScheduler(t, setKeys)
+	ts := startScheduler(t, setKeys, func(c *config.Config) { c.Scheduler.Sessions.JoinWaitMS = 60_000 })
 	token := ts.mintToken("room-1", 60)
 	c := ts.startAs(token)
 	c.sendUtterance() // nobody can do it, so the session does not end
