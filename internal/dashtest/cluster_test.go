@@ -92,7 +92,7 @@ func (c *testCluster) waitStats() {
 // configuration returns the configuration of all instances.
 func configuration() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "[server]\nper_address = 0\nbase_path = %q\n[scheduler.sessions]\nper_address = 0\n[callback]\nallowed_targets = [\"127.0.0.0/8\"]\n", basePath)
+	fmt.Fprintf(&b, "[server]\nper_address = 0\nshutdown_seconds = 3\nbase_path = %q\n[scheduler.sessions]\nper_address = 0\n[callback]\nallowed_targets = [\"127.0.0.0/8\"]\n", basePath)
 	fmt.Fprintf(&b, "[auth]\nnode_tokens = [\"*=%s\"]\nsession_secret = \"%064d\"\ncluster_secret = [\"%064d\"]\n", nodeToken, 1, 2)
 	b.WriteString("[[scheduler.tenants]]\nid = \"acme\"\nweight = 3\nmax_in_flight = 50\nmax_sessions = 20\n[[scheduler.tenants]]\nid = \"beta\"\ndispatch_per_second = 2\n")
 	for name, secret := range keys {
