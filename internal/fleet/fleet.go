@@ -34,6 +34,7 @@ type Fleet struct {
 	occupancy
 
 	partial  atomic.Bool // nodes of the store may be missing
+	onDrain  func(core.NodeID, bool)
 	division atomic.Pointer[division]
 	divideMu lockwait.Mutex[lockwait.FleetDividing] // held while another division is made; taken before mu
 
@@ -44,7 +45,7 @@ type Fleet struct {
 
 // New makes an empty view. A node without a heartbeat for presence is removed from it.
 func New(presence time.Duration) *Fleet {
-	f := &Fleet{presence: presence, base: time.Now(), marksUnread: make(map[core.NodeID]bool)}
+	f := &Fleet{presence: presence, base: time.Now(), onDrain: func(core.NodeID, bool) {}, marksUnread: make(map[core.NodeID]bool)}
 	seed := maphash.MakeSeed()
 	f.nodes.init(seed)
 	f.silent.init(seed)
@@ -52,6 +53,10 @@ func New(presence time.Duration) *Fleet {
 	f.initOccupancy()
 	return f
 }
+
+// OnDrain makes fn be called when a node is drained or resumed, and for every node that comes into view. It must be called before the first
+// update. fn must not block, and must not call the fleet's methods.
+func (f *Fleet) OnDrain(fn func(id core.NodeID, drained bool)) { f.onDrain = fn }
 
 // Now returns the current time of the view.
 func (f *Fleet) Now() Instant { return Instant(time.Since(f.base)) }
@@ -94,6 +99,7 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	case !known:
 		f.marksUnread[s.Node.ID] = true
 		f.addToView(n)
+		f.onDrain(s.Node.ID, s.Node.Drained)
 	case isNewer(s.Node, old):
 		f.redeclare(n, s.Node)
 	}
@@ -114,6 +120,9 @@ func (f *Fleet) redeclare(n *Node, declared *core.Node) {
 	old := n.Declared()
 	f.noteChange(n)
 	f.division.Load().redeclare(n, declared)
+	if declared.Drained != old.Drained {
+		f.onDrain(declared.ID, declared.Drained)
+	}
 	if declared.Epoch != old.Epoch {
 		n.ClearMissedACKs() // missed ACKs of an earlier epoch do not count
 		n.dropMarks(f.Now())

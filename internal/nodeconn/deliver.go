@@ -102,17 +102,15 @@ func (c *Conns) Cancel(ctx context.Context, to core.NodeID, job core.JobID, atte
 		n.ws.Send(wire.JobCancel{ActiveJob: active})
 		return
 	}
-	if c.sendToOwner(ctx, to, kindCancel, cancelMessage{to, active}) {
+	if c.cancelRemote(ctx, to, active) {
 		return
 	}
 	c.HTTP.Cancel(ctx, to, job, attempt)
 }
 
-// Drain notifies a connected node, on whichever instance, that the operator drained or resumed it.
-func (c *Conns) Drain(ctx context.Context, id core.NodeID, drained bool) {
+// Drain notifies a node, if it is connected to this instance, that it was drained or resumed.
+func (c *Conns) Drain(id core.NodeID, drained bool) {
 	if n := c.get(id); n != nil {
 		n.ws.Send(wire.Drain{Drained: drained})
-		return
 	}
-	c.sendToOwner(ctx, id, kindDrain, drainMessage{id, drained})
 }

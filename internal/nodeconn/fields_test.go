@@ -12,5 +12,4 @@ func TestMessagesKeepEveryField(t *testing.T) {
 	storetest.Fields[assignMessage]{Keep: storetest.ThroughJSON[assignMessage]}.Check(t)
 	storetest.Fields[undeliveredMessage]{Keep: storetest.ThroughJSON[undeliveredMessage]}.Check(t)
 	storetest.Fields[cancelMessage]{Keep: storetest.ThroughJSON[cancelMessage]}.Check(t)
-	storetest.Fields[drainMessage]{Keep: storetest.ThroughJSON[drainMessage]}.Check(t)
 }

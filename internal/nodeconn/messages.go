@@ -111,6 +111,9 @@ func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.E
 		NodeID: string(n.id), Epoch: int64(r.Node.Epoch), ResumeToken: resumeToken(r.Node.Epoch, n.secret),
 		HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", Cancel: convert.ActiveJobs(r.Cancel),
 	})
+	if r.Node.Drained {
+		n.ws.Send(wire.Drain{Drained: true})
+	}
 	return nil
 }
 

@@ -17,7 +17,6 @@ const (
 	kindAssign      bus.Kind = "node.assign"      // deliver a job to a node
 	kindUndelivered bus.Kind = "node.undelivered" // a job could not be delivered
 	kindCancel      bus.Kind = "node.stop"        // cancel a job on a node
-	kindDrain       bus.Kind = "node.drain"       // the operator drained or resumed a node
 )
 
 // messageTTL is how long such a message is of use. An assignment has less: the ACK timeout, after which its job goes to another
@@ -45,11 +44,6 @@ type cancelMessage struct {
 	Job  wire.ActiveJob `json:"job"`
 }
 
-type drainMessage struct {
-	Node    core.NodeID `json:"node"`
-	Drained bool        `json:"drained"`
-}
-
 // Failer takes back a job that did not reach its node, and gives it to another.
 type Failer interface {
 	Fail(ctx context.Context, r dispatch.Report, reason core.Reason, detail string) error
@@ -64,15 +58,14 @@ func (c *Conns) Handlers(jobs Failer) map[bus.Kind]bus.Handler {
 			return undelivered(ctx, m)
 		}},
 		kindCancel: {Handle: bus.Decoding(c.handleCancel)},
-		kindDrain:  {Handle: bus.Decoding(c.handleDrain)},
 	}
 }
 
-// sendToOwner sends a message to the instance to which a node is connected. It reports false when there is none, or it could
+// cancelRemote cancels a job through the instance to which its node is connected. It reports false when there is none, or the message could
 // not be sent.
-func (c *Conns) sendToOwner(ctx context.Context, id core.NodeID, kind bus.Kind, body any) bool {
+func (c *Conns) cancelRemote(ctx context.Context, id core.NodeID, job wire.ActiveJob) bool {
 	owner := c.Owner(id)
-	return owner != "" && owner != c.Bus.Instance() && c.Bus.Send(ctx, owner, kind, messageTTL, body) == nil
+	return owner != "" && owner != c.Bus.Instance() && c.Bus.Send(ctx, owner, kindCancel, messageTTL, cancelMessage{id, job}) == nil
 }
 
 // deliverRemote sends a job to the instance to which a node is connected. The node fetches the audio from here.
@@ -169,11 +162,4 @@ func (c *Conns) handleCancel(_ context.Context, _ *bus.Message, in *cancelMessag
 		n.ws.Send(wire.JobCancel{ActiveJob: in.Job})
 	}
 	return nil // else the answers to the node's heartbeats cancel it
-}
-
-func (c *Conns) handleDrain(_ context.Context, _ *bus.Message, in *drainMessage) error {
-	if n := c.get(in.Node); n != nil {
-		n.ws.Send(wire.Drain{Drained: in.Drained})
-	}
-	return nil
 }

@@ -136,25 +136,16 @@ func TestDeliverToCallbackURL(t *testing.T) {
 	}
 }
 
-// TestCancelAndDrainThroughOwner: cancellations and drains reach a node on another instance.
-func TestCancelAndDrainThroughOwner(t *testing.T) {
+// TestCancelThroughOwner: cancellations reach a node on another instance.
+func TestCancelThroughOwner(t *testing.T) {
 	t.Parallel()
 	st := newStore()
 	a, b := startInstance(t, st, "i-a", "i-b", true), startInstance(t, st, "i-b", "i-b", true)
 	n := b.connectNode(t, "n", 2)
 	var cancel wire.JobCancel
-	var drain wire.Drain
 	a.Cancel(t.Context(), "n", "j", 1)
 	if n.read(&cancel); cancel.ActiveJob != (wire.ActiveJob{JobID: "j", AttemptID: 1}) {
 		t.Errorf("cancel %+v", cancel)
-	}
-	a.Drain(t.Context(), "n", true)
-	if n.read(&drain); !drain.Drained {
-		t.Errorf("drain %+v", drain)
-	}
-	b.Drain(t.Context(), "n", false) // on the owner itself
-	if n.read(&drain); drain.Drained {
-		t.Errorf("drain %+v", drain)
 	}
 }
 

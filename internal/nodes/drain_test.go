@@ -54,6 +54,33 @@ func TestDrainOfALostNode(t *testing.T) {
 	})
 }
 
+// TestResumeOfANodeThatIsGone: the memory of the drain of a node that is not registered can be ended. The name of a node that was not
+// drained leaves no entry.
+func TestResumeOfANodeThatIsGone(t *testing.T) {
+	run(t, func(t *testing.T, h *harness) {
+		list := revocation.NewFollower(h.mem, slog.New(slog.DiscardHandler))
+		h.registry = nodes.New(nodes.Config{Instance: "i-1", Revocations: list}, h.store, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+		h.add("a", 1)
+		if _, err := h.registry.Drain(t.Context(), "a", true); err != nil {
+			t.Fatal(err)
+		}
+		if removed, err := h.mem.Remove(t.Context(), store.RemoveParams{Node: "a"}); err != nil || !removed {
+			t.Fatal(removed, err)
+		}
+		for _, id := range []core.NodeID{"a", "b"} {
+			_, err := h.registry.Drain(t.Context(), id, false)
+			wantCode(t, err, wire.NotFound)
+		}
+		page, err := h.mem.ReadRevocations(t.Context(), time.Time{})
+		if err != nil || page.Count != 1 || h.registry.RemembersDrain("a") {
+			t.Errorf("%v, %d entries, still drained %v", err, page.Count, h.registry.RemembersDrain("a"))
+		}
+		if n := h.add("a", 1); n.Drained {
+			t.Error("it is drained when it comes back")
+		}
+	})
+}
+
 // A drain of which only the node's record has been written is an error, so that it is repeated.
 func TestDrainThatIsNotRemembered(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {

@@ -33,7 +33,7 @@ func (r *Registry) Leave(ctx context.Context, id core.NodeID, epoch core.Epoch) 
 		return r.storeError(ctx, "leave", err)
 	}
 	if !offline.Drained {
-		if r.revocations != nil && r.revocations.NodeDrained(id) { // left over
+		if r.RemembersDrain(id) { // left over
 			_ = r.recordDrain(ctx, id, false)
 		}
 		if _, err := r.remove(ctx, id, epoch); err != nil {
@@ -98,7 +98,7 @@ func removeFor(ctx context.Context, r *Registry, id core.NodeID, reason string) 
 	if err != nil {
 		return Removed{}, r.storeError(ctx, "remove", err)
 	}
-	if before.Node.Drained || r.revocations != nil && r.revocations.NodeDrained(id) { // before it can come back
+	if before.Node.Drained || r.RemembersDrain(id) { // before it can come back
 		if err := r.recordDrain(ctx, id, false); err != nil {
 			return Removed{}, err
 		}

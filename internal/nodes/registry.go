@@ -170,11 +170,16 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 
 // wasDrained reports whether a node is remembered as drained. Another instance may have ended that since this one has read it.
 func (r *Registry) wasDrained(ctx context.Context, id core.NodeID) bool {
-	if r.revocations == nil || !r.revocations.NodeDrained(id) {
+	if !r.RemembersDrain(id) {
 		return false
 	}
 	_ = r.revocations.Read(ctx) // after an error, what was read before counts
 	return r.revocations.NodeDrained(id)
+}
+
+// RemembersDrain reports whether this instance remembers a node as drained, beside what the node's record says.
+func (r *Registry) RemembersDrain(id core.NodeID) bool {
+	return r.revocations != nil && r.revocations.NodeDrained(id)
 }
 
 // nameRetry is when a node tries again whose name is in use.
@@ -323,15 +328,11 @@ func (r *Registry) updateFleet(ctx context.Context, s store.NodeStatus) {
 
 // Drain sets or clears the operator's order that a node gets no new jobs.
 func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (store.NodeStatus, error) {
-	// Whatever fails in between: the node is drained, and the call is repeated.
-	first, second := r.setDrained, r.recordDrain
-	if !drained {
-		first, second = second, first
+	change := r.endDrain
+	if drained {
+		change = r.beginDrain
 	}
-	if err := first(ctx, id, drained); err != nil {
-		return store.NodeStatus{}, err
-	}
-	if err := second(ctx, id, drained); err != nil {
+	if err := change(ctx, id); err != nil {
 		return store.NodeStatus{}, err
 	}
 	status, err := r.Node(ctx, id)
@@ -345,6 +346,35 @@ func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (sto
 		r.cfg.Events.Record(store.Event{Kind: kind, Node: id, Tenant: status.Node.Tenant})
 	}
 	return status, err
+}
+
+// beginDrain drains a node. If the second step fails the node is drained, and the call is repeated.
+func (r *Registry) beginDrain(ctx context.Context, id core.NodeID) error {
+	if err := r.setDrained(ctx, id, true); err != nil {
+		return err
+	}
+	return r.recordDrain(ctx, id, true)
+}
+
+// endDrain resumes a node. If the second step fails the node is drained, and the call is repeated.
+func (r *Registry) endDrain(ctx context.Context, id core.NodeID) error {
+	remembered := false
+	if r.revocations != nil {
+		if err := r.revocations.Read(ctx); err != nil { // another instance may have drained it just now
+			return r.storeError(ctx, "drain", err)
+		}
+		if remembered = r.revocations.NodeDrained(id); remembered {
+			if err := r.recordDrain(ctx, id, false); err != nil {
+				return err
+			}
+		}
+	}
+	err := r.setDrained(ctx, id, false)
+	var e *wire.Error
+	if remembered && errors.As(err, &e) && e.Code == wire.NotFound {
+		return wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; it was drained, and will not be when it registers", id)
+	}
+	return err
 }
 
 // setDrained sets or clears the drain of a node in the store.

@@ -91,7 +91,7 @@ func (r *Registry) EvictSilent(ctx context.Context) {
 			}
 			tenant := r.fleet.TenantOf(s.Node)
 			if removed, err := r.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: r.cfg.Retention}); err == nil && removed {
-				if r.revocations != nil && r.revocations.NodeDrained(s.Node) {
+				if r.RemembersDrain(s.Node) {
 					_ = r.recordDrain(ctx, s.Node, false) // otherwise it is drained if it comes back
 				}
 				r.cfg.Events.Record(store.Event{Kind: store.EventNodeEvicted, Node: s.Node, Tenant: tenant})

@@ -1,9 +1,14 @@
 package revocation_test
 
 import (
+	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // TestDrainsAreRemembered: an instance that has read a drain puts it back when the store has lost it, and remembers that the node was
@@ -12,9 +17,13 @@ func TestDrainsAreRemembered(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
-		here, there := follow(t, s, nil), follow(t, s, nil)
+		var changes atomic.Int64
+		here, there := follow(t, s, func() { changes.Add(1) }), follow(t, s, nil)
 		if err := here.RecordDrain(t.Context(), "node-1", true); err != nil {
 			t.Fatal(err)
+		}
+		if changes.Load() != 0 || here.Any() {
+			t.Errorf("%d changes of the revocations, any %v", changes.Load(), here.Any())
 		}
 		if !here.NodeDrained("node-1") || here.NodeDrained("node-2") || here.NodeNameRevoked("node-1") || len(here.Entries()) != 0 {
 			t.Errorf("node-1 %v, node-2 %v, revoked %v, entries %v", here.NodeDrained("node-1"), here.NodeDrained("node-2"), here.NodeNameRevoked("node-1"), here.Entries())
@@ -37,6 +46,52 @@ func TestDrainsAreRemembered(t *testing.T) {
 		s.down.Store(true)
 		if err := here.RecordDrain(t.Context(), "node-1", true); err == nil || here.NodeDrained("node-1") {
 			t.Errorf("while the store is away: %v, drained %v", err, here.NodeDrained("node-1"))
+		}
+	})
+}
+
+// TestDrainsAreRestored: a failover to a replica that is behind loses the changes of the nodes' records with the entries. Both are put back.
+func TestDrainsAreRestored(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		f := follow(t, s, nil)
+		register := func(id core.NodeID, drained bool) {
+			t.Helper()
+			if _, err := s.inner.Load().Register(t.Context(), store.RegisterParams{Node: core.Node{ID: id}, Drained: drained}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, c := range []struct {
+			node    core.NodeID
+			drained bool
+		}{{"drained", true}, {"resumed", true}, {"resumed", false}, {"gone", true}} {
+			if err := f.RecordDrain(t.Context(), c.node, c.drained); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Second)
+		s.failOver()
+		register("drained", false)
+		register("resumed", true)
+		register("other", true)
+		time.Sleep(2 * time.Second)
+		found, err := s.inner.Load().Nodes(t.Context(), "drained", "resumed", "other")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var drained []core.NodeID
+		for _, st := range found {
+			if st.Node.Drained {
+				drained = append(drained, st.Node.ID)
+			}
+		}
+		slices.Sort(drained)
+		if want := []core.NodeID{"drained", "other"}; !slices.Equal(drained, want) {
+			t.Errorf("drained are %v, want %v", drained, want)
+		}
+		if !f.NodeDrained("gone") || !newFollower(t, s).NodeDrained("gone") {
+			t.Error("the drain of a node without a record is forgotten")
 		}
 	})
 }

@@ -2,6 +2,7 @@ package revocation
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -36,16 +37,23 @@ const (
 	loginMargin = 10 * time.Minute
 )
 
+// Store is the part of the store that this package uses.
+type Store interface {
+	store.Revocations
+	Drain(ctx context.Context, p store.DrainParams) (*core.Node, error)
+}
+
 // Follower has this instance's copy of the revocations, which follows the store. It is used by many goroutines. A nil follower has an
 // empty list, which was read.
 type Follower struct {
-	store    store.Revocations
+	store    Store
 	log      *slog.Logger
 	list     list
 	latest   atomic.Int64 // the time of the latest entry of the list in microseconds; 0: it is empty
 	ready    atomic.Bool
 	onChange []func()
 	soon     chan struct{} // holds one element if the store's list is to be read at once
+	reading  sync.Mutex    // held by the one that reads the store's list
 
 	mu         sync.Mutex // serialises changes of the list, and guards the fields below
 	version    string     // of the list that was read last
@@ -58,11 +66,11 @@ type Follower struct {
 var _ auth.Revocations = (*Follower)(nil)
 
 // NewFollower makes a follower with an empty list. Read or Run reads it.
-func NewFollower(st store.Revocations, log *slog.Logger) *Follower {
+func NewFollower(st Store, log *slog.Logger) *Follower {
 	return &Follower{store: st, log: log, soon: make(chan struct{}, 1), list: list{sessions: make(map[core.TenantID]int)}}
 }
 
-// OnChange makes fn be called after every change of the list. It must be called before Run. fn may be called by several goroutines at
+// OnChange makes fn be called after every change of the revocations; drains are none. It must be called before Run. fn may be called by several goroutines at
 // once, and must not call the follower's methods that change it.
 func (f *Follower) OnChange(fn func()) { f.onChange = append(f.onChange, fn) }
 
@@ -245,6 +253,8 @@ func (f *Follower) ReadSoon() {
 
 // Read reads the list if it has changed since it was last read, and restores what the store has lost.
 func (f *Follower) Read(ctx context.Context) error {
+	f.reading.Lock()
+	defer f.reading.Unlock()
 	version, err := f.store.RevocationVersion(ctx)
 	if err != nil {
 		return err
@@ -283,7 +293,25 @@ func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.Revocat
 	}
 	f.log.Warn("the store has lost revocations: they are put back", "count", len(lost))
 	f.recordWrite()
+	if err := f.restoreDrains(ctx, lost); err != nil {
+		return page, err // the entries are still lost, so this is repeated
+	}
 	return page, f.store.RestoreRevocations(ctx, lost)
+}
+
+// restoreDrains makes the records of nodes agree with entries that the store has lost: with those it has lost the change of the record. A
+// node without a record is drained when it registers.
+func (f *Follower) restoreDrains(ctx context.Context, lost []store.Revocation) error {
+	for i := range lost {
+		if lost[i].Kind != store.DrainedNode {
+			continue
+		}
+		_, err := f.store.Drain(ctx, store.DrainParams{Node: core.NodeID(lost[i].Name), Drained: !lost[i].Lifted})
+		if err != nil && !errors.Is(err, store.ErrNoNode) {
+			return err
+		}
+	}
+	return nil
 }
 
 // nextRead decides what is to be read now that the store's list has a version: the entries after a time, or with the zero time all.
@@ -319,5 +347,5 @@ func (f *Follower) recordRead(page store.RevocationPage, complete bool) {
 	f.ready.Store(true)
 }
 
-// Any reports whether the list has entries.
-func (f *Follower) Any() bool { return f.current().len() > 0 }
+// Any reports whether the list has revocations.
+func (f *Follower) Any() bool { return f.current().any() }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
@@ -56,6 +57,13 @@ func (s *testStore) AddRevocation(ctx context.Context, p store.AddRevocationPara
 	return s.inner.Load().AddRevocation(ctx, p)
 }
 
+func (s *testStore) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
+	if s.down.Load() {
+		return nil, errDown
+	}
+	return s.inner.Load().Drain(ctx, p)
+}
+
 func (s *testStore) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
 	if s.down.Load() {
 		return errDown
@@ -89,7 +97,7 @@ func (s *testStore) ReadRevocations(ctx context.Context, after time.Time) (store
 }
 
 // newFollower makes a follower that has read the list.
-func newFollower(t *testing.T, s store.Revocations) *revocation.Follower {
+func newFollower(t *testing.T, s revocation.Store) *revocation.Follower {
 	t.Helper()
 	f := revocation.NewFollower(s, slog.New(slog.DiscardHandler))
 	if err := f.Read(t.Context()); err != nil {
@@ -99,7 +107,7 @@ func newFollower(t *testing.T, s store.Revocations) *revocation.Follower {
 }
 
 // follow runs a follower until the test ends.
-func follow(t *testing.T, s store.Revocations, onChange func()) *revocation.Follower {
+func follow(t *testing.T, s revocation.Store, onChange func()) *revocation.Follower {
 	t.Helper()
 	f := revocation.NewFollower(s, slog.New(slog.DiscardHandler))
 	if onChange != nil {

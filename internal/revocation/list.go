@@ -21,6 +21,7 @@ import (
 type list struct {
 	entries sync.Map // *entry by store.RevocationTarget
 	count   atomic.Int64
+	drains  atomic.Int64 // of these, those that are no revocations
 
 	// For changes.
 	expiries expiries
@@ -67,6 +68,9 @@ func (l *list) len() int {
 	return int(l.count.Load())
 }
 
+// any reports whether there are revocations.
+func (l *list) any() bool { return l != nil && l.count.Load() > l.drains.Load() }
+
 func (l *list) get(t store.RevocationTarget) *entry {
 	e, _ := l.entries.Load(t)
 	found, _ := e.(*entry)
@@ -105,7 +109,7 @@ func coversTime(r *store.Revocation, issued time.Time) bool { return r != nil &&
 // revoked reports whether a caller is revoked: a key that became valid before a revocation, or a token that was minted before it, or without
 // knowledge of it. The tokens of a revoked key are revoked, too, whenever they were minted.
 func (l *list) revoked(p *auth.Principal) bool {
-	if l.len() == 0 {
+	if !l.any() {
 		return false
 	}
 	key, tenant := l.find(store.RevokedKey, "", p.Key), l.find(store.RevokedTenant, "", string(p.Tenant))
@@ -138,8 +142,8 @@ func (l *list) node(n *core.Node) bool {
 		coversTime(l.find(store.RevokedTenant, "", string(n.Tenant)), registered)
 }
 
-// merge adds further entries, and removes those that have expired; of two entries for a target the later one stays. It reports whether the
-// list has changed.
+// merge adds further entries, and removes those that have expired; of two entries for a target the later one stays. It reports whether a
+// revocation has changed.
 func (l *list) merge(entries []store.Revocation, now time.Time) (changed bool) {
 	for i := range entries {
 		r := entries[i]
@@ -158,17 +162,20 @@ func (l *list) merge(entries []store.Revocation, now time.Time) (changed bool) {
 			l.sessions[r.Tenant]++
 		}
 		l.entries.Store(r.RevocationTarget, added)
+		if r.Kind == store.DrainedNode {
+			l.drains.Add(1)
+		}
 		l.count.Add(1)
 		if r.At.After(l.latest) {
 			l.latest = r.At
 		}
-		changed = true
+		changed = changed || r.Kind != store.DrainedNode
 	}
 	for len(l.expiries) > 0 && l.expiries[0].Expired(now) {
 		first := l.expiries[0]
 		l.uncount(first)
 		l.entries.Delete(first.RevocationTarget)
-		changed = true
+		changed = changed || first.Kind != store.DrainedNode
 	}
 	return changed
 }
@@ -176,6 +183,9 @@ func (l *list) merge(entries []store.Revocation, now time.Time) (changed bool) {
 // uncount removes an entry from all but the entries.
 func (l *list) uncount(e *entry) {
 	l.count.Add(-1)
+	if e.Kind == store.DrainedNode {
+		l.drains.Add(-1)
+	}
 	if e.at >= 0 {
 		heap.Remove(&l.expiries, e.at)
 	}

@@ -37,7 +37,7 @@ func TestDrainSurvivesLossOfTheStore(t *testing.T) {
 	waitUntil(t, "every instance to know what is drained", waitLimit, func() bool {
 		for _, in := range instances {
 			for i, n := range nodes {
-				if in.RemembersDrain(core.NodeID(n.id)) != (i == drained) {
+				if in.Nodes.RemembersDrain(core.NodeID(n.id)) != (i == drained) {
 					return false
 				}
 			}

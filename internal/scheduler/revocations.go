@@ -9,7 +9,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
@@ -21,7 +20,7 @@ type revocations struct {
 }
 
 // newRevocations makes an empty list that follows a store, and makes the credentials be checked against it.
-func newRevocations(c *credentials, st store.Revocations, log *slog.Logger) *revocations {
+func newRevocations(c *credentials, st revocation.Store, log *slog.Logger) *revocations {
 	r := &revocations{Follower: revocation.NewFollower(st, log), nodes: make(chan struct{}, 1)}
 	c.authenticate(r)
 	if _, lost := st.(*memstore.Store); lost { // a restart forgets which logins were ended

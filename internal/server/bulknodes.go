@@ -51,7 +51,7 @@ func (h *bulkHandlers) drainNodes(drained bool) func(context.Context, *wire.Node
 		}
 		var changed, unchanged, failed atomic.Int64
 		tried := forEach(ctx, found[:allowed], func(ctx context.Context, n *core.Node) error {
-			if n.Drained == drained {
+			if n.Drained == drained && h.nodes.registry.RemembersDrain(n.ID) == drained {
 				unchanged.Add(1)
 				return nil
 			}
@@ -59,7 +59,6 @@ func (h *bulkHandlers) drainNodes(drained bool) func(context.Context, *wire.Node
 				failed.Add(1)
 				return err
 			}
-			h.nodes.conns.Drain(ctx, n.ID, drained)
 			changed.Add(1)
 			return nil
 		})

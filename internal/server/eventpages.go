@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -34,11 +35,16 @@ func (h *eventHandlers) listNewest(ctx context.Context, q *eventQuery, tenant *c
 		if err != nil {
 			return nil, logReadError(err, "before", q.before)
 		}
-		for i := len(page.Entries) - 1; i >= 0; i-- {
-			e := &page.Entries[i]
-			if read.Before = e.ID; !visibleEvent(e, tenant) || !q.matches(e) {
-				continue
+		var found []*store.Event
+		for e := range search(ctx, page.Entries) {
+			if visibleEvent(e, tenant) && q.matches(e) {
+				found = append(found, e)
 			}
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		for _, e := range slices.Backward(found) {
 			list.Events = append(list.Events, viewEvent(e))
 			if len(list.Events) == q.limit {
 				list.Next = e.ID
@@ -48,6 +54,6 @@ func (h *eventHandlers) listNewest(ctx context.Context, q *eventQuery, tenant *c
 		if len(page.Entries) == 0 {
 			return list, nil // the beginning of the log
 		}
-		read.Limit = store.MaxLogEntries
+		read.Before, read.Limit = page.Entries[0].ID, store.MaxLogEntries
 	}
 }

@@ -318,7 +318,6 @@ func (h *nodeHandlers) drain(drained bool) func(*http.Request) (any, error) {
 			return nil, err
 		}
 		callOf(r.Context()).concerns("node", id, st.Node.Tenant)
-		h.conns.Drain(r.Context(), core.NodeID(id), drained)
 		return h.view(r.Context(), st), nil
 	}
 }
