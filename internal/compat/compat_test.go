@@ -99,9 +99,11 @@ func TestDeclarations(t *testing.T) {
 // TestWarnings: a registration says what its sender should change.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
-	in := decode[compat.RegisterRequest](t, `{"semantic_langs":["en"],"gpu_model":"A100","max_jobs":3}`)
+	in := decode[compat.RegisterRequest](t, `{"semantic_langs":["en"],"gpu_model":"A100","max_jobs":3,
+		"language_capabilities":{"asr":["en"]},"installed_services":["asr",{"service_id":"nmt","vram":2},{"service_id":"tts","vram":3}],"capability_state":{"asr":"ready"}}`)
 	warnings := in.Translate()
-	want := []string{"gpu_model is not known, and has no effect", "max_jobs is not known, and has no effect", "max_concurrent_jobs is missing: the node gets 1 job at a time"}
+	want := []string{"gpu_model is not known, and has no effect", "installed_services.vram is not known, and has no effect",
+		"language_capabilities.asr is not known, and has no effect", "max_jobs is not known, and has no effect", "max_concurrent_jobs is missing: the node gets 1 job at a time"}
 	if !slices.Equal(warnings, want) || *in.MaxConcurrentJobs != 1 {
 		t.Errorf("%q, %d slots", warnings, *in.MaxConcurrentJobs)
 	}
@@ -162,5 +164,22 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("%s %s: %v, want it to name %s", name, body, err, want)
 			}
 		}
+	}
+}
+
+// TestMetrics: the state of the catalog has the names of the documents beside ours.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	m := wire.Metrics{Instance: "i-1", Catalog: wire.MetricsCatalog{Configured: true, FailCount: 3, FetchedMS: 5, LastSuccessMS: 7}}
+	body, err := json.Marshal(compat.MetricsOf(&m))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := *decode[wire.Metrics](t, string(body)); !cmp.Equal(got, m) {
+		t.Errorf("as our own: %+v", got)
+	}
+	const want = `"service_catalog":{"configured":true,"services":0,"fail_count":3,"last_success_ms":7,"fetched_ms":5,"fetched_at":5,"last_success_at":7}`
+	if !strings.Contains(string(body), want) {
+		t.Errorf("%s does not contain %s", body, want)
 	}
 }

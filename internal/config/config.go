@@ -115,7 +115,7 @@ type Sessions struct {
 // Nodes configures heartbeats and presence of nodes.
 type Nodes struct {
 	HeartbeatIntervalMS Millis  `toml:"heartbeat_interval_ms" env:"HEARTBEAT_INTERVAL_MS" doc:"Interval at which nodes are asked to send heartbeats."`
-	PresenceTTLMS       Millis  `toml:"presence_ttl_ms" env:"PRESENCE_TTL_MS" doc:"A node without a heartbeat for this time is gone and its jobs are retried on others; also how long a lease lasts without a heartbeat of its node."`
+	PresenceTTLMS       Millis  `toml:"presence_ttl_ms" env:"PRESENCE_TTL_MS" doc:"A node that was not seen for this time is gone and its jobs are retried on others; also how long a lease lasts after its node was seen. A node is seen when it sends a heartbeat, or answers a ping on its WebSocket."`
 	RetentionSeconds    Seconds `toml:"retention_seconds" env:"RETENTION_SECONDS" doc:"How long a node that is gone is still listed."`
 }
 
@@ -137,7 +137,7 @@ type Dispatch struct {
 	JobTimeoutMS     Millis `toml:"job_timeout_ms" env:"JOB_TIMEOUT_MS" doc:"How long a job may take, with all its attempts."`
 	MaxWaiting       int    `toml:"max_waiting" env:"MAX_WAITING" doc:"How many requests may wait for a slot at the same time, over all instances. Above it, tenants that have less than their part of them may still wait, up to twice as many."`
 	MaxRetry         int    `toml:"max_retry" env:"MAX_RETRY" doc:"How often a failed job is retried on another node."`
-	HeartbeatStaleMS Millis `toml:"heartbeat_stale_ms" env:"HEARTBEAT_STALE_MS" doc:"A node whose last heartbeat is older gets no new job."`
+	HeartbeatStaleMS Millis `toml:"heartbeat_stale_ms" env:"HEARTBEAT_STALE_MS" doc:"A node that was not seen for this time gets no new job. With less than half of presence_ttl_ms, nodes that send heartbeats more rarely than that get jobs only now and then."`
 	CandidateShuffle bool   `toml:"candidate_shuffle" env:"CANDIDATE_SHUFFLE" doc:"Sample candidates at random. Without it the first suitable candidates are used, which only helps to debug."`
 }
 

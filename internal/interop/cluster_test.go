@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -192,9 +193,12 @@ func (c *testCluster) call(method, path string, body, answer any) {
 		if err != nil {
 			continue
 		}
-		err = errors.Join(json.NewDecoder(response.Body).Decode(answer), response.Body.Close())
-		if err != nil || response.StatusCode != http.StatusOK {
-			c.t.Fatalf("%s %s: %s %v", method, path, response.Status, err)
+		text, err := io.ReadAll(response.Body)
+		if err = errors.Join(err, response.Body.Close()); err != nil || response.StatusCode != http.StatusOK {
+			c.t.Fatalf("%s %s: %s %s %v", method, path, response.Status, text, err)
+		}
+		if err := json.Unmarshal(text, answer); err != nil {
+			c.t.Fatal(err)
 		}
 		return
 	}

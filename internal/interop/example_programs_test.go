@@ -52,7 +52,12 @@ func exampleCommand(t *testing.T, lang, program string, args ...string) *exec.Cm
 	if lang == "javascript" {
 		requireModules(t, dir)
 	}
-	cmd := exec.CommandContext(t.Context(), interpreter, append([]string{program + "." + languages[lang].extension}, args...)...)
+	return commandIn(t, dir, interpreter, append([]string{program + "." + languages[lang].extension}, args...)...)
+}
+
+// commandIn returns a command that runs in a directory.
+func commandIn(t *testing.T, dir, program string, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(t.Context(), program, args...)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	return cmd

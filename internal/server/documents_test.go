@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -85,6 +86,29 @@ func TestSamplesOfTheDocuments(t *testing.T) {
 	if job := n.readUntil("job_assign"); job["job_id"] != placed.JobID {
 		t.Errorf("assigned: %v", job)
 	}
+}
+
+// TestSamplesOfTheDocumentsWithKeys: with keys a request of the documents needs one, and a report about a node the token of its registration.
+// Who sends neither is told.
+func TestSamplesOfTheDocumentsWithKeys(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithKeys(t)
+	send := func(token, path, name string) response {
+		return ts.requestAs(token, "POST", path, json.RawMessage(strings.ReplaceAll(samples[name], "node-123", "gpu-123")))
+	}
+	if e := send("", "/v1/node/register", "register").expectError(wire.Unauthorized); !strings.Contains(e.Detail, "Authorization: Bearer") {
+		t.Errorf("without a key: %+v", e)
+	}
+	var registered wire.RegisterResponse
+	if send(gpuToken, "/v1/node/register", "register").decode(&registered); registered.NodeToken == "" {
+		t.Errorf("registered: %+v", registered)
+	}
+	for path, name := range map[string]string{"/v1/node/heartbeat": "heartbeat", "/v1/job/ack": "ack", "/v1/job/done": "done", "/v1/job/fail": "fail"} {
+		if e := send(gpuToken, path, name).expectError(wire.Forbidden); e.Field != "node_token" || !strings.Contains(e.Detail, "registration") {
+			t.Errorf("%s without the token of the registration: %+v", name, e)
+		}
+	}
+	send(operatorKey, "/v1/dispatch/f2f", "dispatch").expectError(wire.AllCandidatesFullOrFailed)
 }
 
 // connectAsInTheDocuments connects a node without a subprotocol, and registers it by the names that the documents have for what it

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -38,7 +39,7 @@ func (h *metricsHandlers) routes() []route {
 }
 
 func (h *metricsHandlers) show(*http.Request) (any, error) {
-	return &wire.Metrics{
+	return compat.MetricsOf(&wire.Metrics{
 		Instance: string(h.bus.Instance()), UptimeMS: time.Since(h.started).Milliseconds(),
 		Stats: h.statsRequests(), Dispatch: h.dispatches(), DispatchExclude: h.exclusions(), ModelNotAvailable: h.modelNA(),
 		Catalog: h.catalogState(), Segmentation: h.segmentation(),
@@ -46,7 +47,7 @@ func (h *metricsHandlers) show(*http.Request) (any, error) {
 			LockWaits: h.counts("scheduler_slow_lock_wait_total", "lock"), Paths: h.counts("scheduler_slow_path_total", "path"),
 		},
 		LockWait: h.lockWait(),
-	}, nil
+	}), nil
 }
 
 // count returns the value of a counter.

@@ -24,7 +24,7 @@ var used = []reflect.Type{
 	reflect.TypeFor[wire.JobsCancelResponse](), reflect.TypeFor[wire.LiveOverview](), reflect.TypeFor[wire.LiveStatus](),
 	reflect.TypeFor[wire.LogoutResponse](), reflect.TypeFor[wire.Node](), reflect.TypeFor[wire.NodeDetail](), reflect.TypeFor[wire.NodeList](),
 	reflect.TypeFor[wire.NodeRemoved](), reflect.TypeFor[wire.NodeSeries](), reflect.TypeFor[wire.NodeTable](),
-	reflect.TypeFor[wire.NodesDrainResponse](), reflect.TypeFor[wire.PoolOverview](), reflect.TypeFor[wire.ProbeResult](),
+	reflect.TypeFor[wire.NodesDrainResponse](), reflect.TypeFor[wire.PoolOverview](), reflect.TypeFor[wire.ProbeResult](), reflect.TypeFor[wire.RefusedNodeList](),
 	reflect.TypeFor[wire.ReloadResponse](), reflect.TypeFor[wire.RevocationList](), reflect.TypeFor[wire.SessionList](),
 	reflect.TypeFor[wire.SessionTerminated](), reflect.TypeFor[wire.Stats](), reflect.TypeFor[wire.StoreStatus](),
 	reflect.TypeFor[wire.TenantList](), reflect.TypeFor[wire.VersionResponse](), reflect.TypeFor[wire.WaitingList](),

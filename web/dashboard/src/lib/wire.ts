@@ -967,6 +967,32 @@ export interface Quantiles {
   p99_ms: number;
 }
 
+export interface RefusedNode {
+  address: string;
+  /** The error code with which it was refused. */
+  reason: string;
+  /** The field that was wrong, or missing. */
+  field?: string;
+  /** What to change. */
+  advice: string;
+  /** The last valid name that came from there. */
+  node_id?: string;
+  count: number;
+  /** The first one that is counted, Unix milliseconds. */
+  first_ms: number;
+  /** The last one, Unix milliseconds. */
+  last_ms: number;
+  /** The instance that refused it, by its incarnation. */
+  instance: string;
+}
+
+export interface RefusedNodeList {
+  /** The latest first, at most 200. */
+  refused: RefusedNode[];
+  /** An instance could not be asked, or did not answer. */
+  partial?: boolean;
+}
+
 export interface ReloadResponse {
   /** What this instance has put in force, such as: key admin changed. */
   changed: string[];

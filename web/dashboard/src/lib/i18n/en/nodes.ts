@@ -165,4 +165,12 @@ export const nodes = {
   'nodes.service.stopped': 'stopped',
   'nodes.service.error': 'error',
   'nodes.events': 'Events of this node',
+  'nodes.refused': 'Nodes that were refused',
+  'nodes.refused.partial': 'Not all instances have answered.',
+  'nodes.refused.address': 'Address',
+  'nodes.refused.reason': 'Reason',
+  'nodes.refused.field': 'Field',
+  'nodes.refused.count': 'Times',
+  'nodes.refused.last': 'Last',
+  'nodes.refused.advice': 'What to change',
 } as const;

@@ -162,4 +162,12 @@ export const nodes: Record<keyof typeof en, string> = {
   'nodes.service.stopped': '已停止',
   'nodes.service.error': '出错',
   'nodes.events': '该节点的事件',
+  'nodes.refused': '被拒绝的节点',
+  'nodes.refused.partial': '部分实例没有应答。',
+  'nodes.refused.address': '地址',
+  'nodes.refused.reason': '原因',
+  'nodes.refused.field': '字段',
+  'nodes.refused.count': '次数',
+  'nodes.refused.last': '最近一次',
+  'nodes.refused.advice': '应如何修改',
 };
