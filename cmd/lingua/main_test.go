@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -11,6 +12,7 @@ import (
 // TestMain checks that no command leaks a goroutine. The commands that call the API use http.DefaultClient, whose idle
 // connections end with the process.
 func TestMain(m *testing.M) {
+	healthTimeout = 30 * time.Second
 	code := m.Run()
 	http.DefaultClient.CloseIdleConnections()
 	if code == 0 {

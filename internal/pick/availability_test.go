@@ -39,7 +39,7 @@ func TestAvailability(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		f := poolOf(1)
-		p := pick.New(f.Fleet, defaultPolicy(), nil)
+		p := pick.New(f.Fleet, heartbeatPolicy(), nil)
 		f.node(0).RecordMissedACK(f.Now())
 		if got := p.Availability(f.node(0), f.Now()); got != core.ReasonNone {
 			t.Errorf("a node that is set aside: %q", got)

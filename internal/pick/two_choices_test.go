@@ -84,10 +84,10 @@ func TestLateHeartbeatIsTheTieBreaker(t *testing.T) {
 		first      int           // of the two; unknown: either
 	}{
 		{"one is late", 11 * time.Second, time.Second, 0, 1},
-		{"the other is late", 9 * time.Second, 14 * time.Second, 0, 0},
-		{"both are on time", 9 * time.Second, 0, 0, unknown},
-		{"both are late", 11 * time.Second, 14 * time.Second, 0, unknown},
-		{"the late one is less busy", 0, 14 * time.Second, 1, 1},
+		{"the other is late", 5 * time.Second, 12 * time.Second, 0, 0},
+		{"both are on time", 5 * time.Second, 0, 0, unknown},
+		{"both are late", 11 * time.Second, 12 * time.Second, 0, unknown},
+		{"the late one is less busy", 0, 12 * time.Second, 1, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -100,7 +100,7 @@ func TestLateHeartbeatIsTheTieBreaker(t *testing.T) {
 			q := f.query()
 			f.Observe(f.node(0), c.inFlightA, 4, q.Now)
 			f.Observe(f.node(1), 0, 4, q.Now)
-			picker := pick.New(f.Fleet, defaultPolicy(), seeded(1))
+			picker := pick.New(f.Fleet, heartbeatPolicy(), seeded(1))
 			first := make(map[core.NodeID]int)
 			const rounds = 2000
 			for range rounds {

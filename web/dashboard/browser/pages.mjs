@@ -51,6 +51,28 @@ for (const role of ['viewer', 'acme']) {
   };
 }
 
+cases['nodes that were refused'] = async (open) => {
+  const refused = await fetch(new URL('/v1/node/register', given.url), { method: 'POST', body: '{}' });
+  assert.equal(refused.status, 401);
+  for (const role of ['operator', 'viewer']) {
+    const tab = await open();
+    await tab.goto('');
+    await tab.login(given.keys[role]);
+    await tab.goto('nodes', { lang: 'en' });
+    await tab.page.waitForFunction(() => document.querySelector('[aria-label="Nodes"] [role=row] a'));
+    if (role === 'operator') {
+      await tab.page.waitForFunction(() =>
+        /127.0.0.1.*no valid credential/.test(
+          document.querySelector('[aria-label="Nodes that were refused"]')?.textContent,
+        ),
+      );
+      await tab.checkAxe('refused nodes');
+    } else {
+      assert.equal(await tab.page.$('[aria-label="Nodes that were refused"]'), null);
+    }
+  }
+};
+
 cases['who waits, and how tenants share'] = async (open) => {
   for (const role of ['operator', 'acme']) {
     const tab = await open();
