@@ -86,8 +86,9 @@ type JobFail struct {
 // JobResultAck acknowledges a result or a failure, accepted or not: the node can forget the job.
 type JobResultAck struct {
 	ActiveJob
-	Accepted bool `json:"accepted" doc:"False: another attempt has the job, or the job has ended."`
-	Code     Code `json:"error,omitempty" doc:"Why it was not accepted."`
+	Accepted bool   `json:"accepted" doc:"False: another attempt has the job, or the job has ended."`
+	Code     Code   `json:"error,omitempty" doc:"Why it was not accepted."`
+	Detail   string `json:"detail,omitempty" doc:"The same for people."`
 }
 
 // JobCancel asks the node to stop a job.

@@ -28,7 +28,7 @@ func (s *Server) handle(ctx context.Context, n *conn, m socket.Message) *wire.Er
 	}
 	handle, ok := messageHandlers[typ]
 	if !ok {
-		return wire.Invalid("type", "there is no message %s from a node", typ)
+		return wire.Invalid("type", "there is no message %s from a node that is registered; /asyncapi.yaml lists what there is", typ)
 	}
 	return handle(s, ctx, n, m.Data)
 }
@@ -261,7 +261,7 @@ func (s *Server) acknowledge(n *conn, job wire.ActiveJob, err error) *wire.Error
 		if e.Code == wire.SchedulerDependencyDown || e.Code == wire.DeadlineExceeded || e.Code == wire.Internal {
 			return aboutJob(e, job)
 		}
-		ack.Code = e.Code
+		ack.Code, ack.Detail = e.Code, e.Detail
 	}
 	n.ws.Send(ack)
 	return nil
@@ -324,7 +324,7 @@ func (s *Server) handleSpeech(n *conn, frame []byte) *wire.Error {
 	}
 	format, expected := n.speech.format(h.ActiveJob)
 	if !expected {
-		e := wire.FieldErrorf(wire.NotHolder, "job_id", "no result of attempt %d of job %s was accepted from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
+		e := wire.FieldErrorf(wire.NotHolder, "job_id", "no result of attempt %d of job %s with \"tts\": true was accepted from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
 		return aboutJob(e, h.ActiveJob)
 	}
 	e := audio.CheckSpeech(&h, format, data)

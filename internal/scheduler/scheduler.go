@@ -158,7 +158,6 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.stats = s.newStats(c, instance)
 	dispatchCfg := dispatchConfig(c, instance)
 	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer, dispatchCfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
-	s.Fleet.OnDrain(s.nodeConns.Drain)
 	dispatchCfg.MissedACKs = s.nodeConns.MissedACKs
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared, dispatchCfg.SendOffer = s.Audio.Has, s.fence(), s.sharesStore(), offerSender(s.Bus)
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)

@@ -101,8 +101,8 @@ func numberedFrame(seq uint64, data []byte) []byte {
 	return append(binary.BigEndian.AppendUint64(nil, seq), data...)
 }
 
-// TestNumberedAudioFrames: a repeated number is ignored, a gap or a missing number is an error that changes nothing, and the
-// utterance has exactly the frames that were accepted.
+// TestNumberedAudioFrames: a repeated number, a gap or a missing number is an error that changes nothing, and the utterance has exactly the
+// frames that were accepted.
 func TestNumberedAudioFrames(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t)
@@ -117,7 +117,10 @@ func TestNumberedAudioFrames(t *testing.T) {
 		tone[i] = byte(i)
 	}
 	c.sendBinary(numberedFrame(1, tone[:100]))
-	c.sendBinary(numberedFrame(1, tone[100:200])) // a repeated number is ignored, whatever the data
+	c.sendBinary(numberedFrame(1, tone[100:200]))
+	if e := c.readUntil("error"); e["field"] != "seq" || e["fatal"] == true {
+		t.Errorf("a repeated number: %v", e)
+	}
 	c.sendBinary(numberedFrame(3, tone))
 	if e := c.readUntil("error"); e["field"] != "seq" || e["fatal"] == true {
 		t.Errorf("a gap: %v", e)

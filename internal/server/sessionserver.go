@@ -238,7 +238,7 @@ func (s *sessionServer) handleMessage(c *sessionConn, m socket.Message) *wire.Er
 	case wire.SessionEnd{}.Type():
 		return decoded(m.Data, func(*wire.SessionEnd) *wire.Error { c.end(); return nil })
 	}
-	return wire.Invalid("type", "there is no message %s from a session", typ)
+	return wire.Invalid("type", "there is no message %s from a session; /asyncapi.yaml lists what there is", typ)
 }
 
 // end ends the session, as its client asks for.
@@ -277,6 +277,9 @@ func (s *sessionServer) handleChunk(conn *session.Connection, in *wire.AudioChun
 	frame := session.AudioFrame{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal, Traceparent: in.Traceparent}
 	if in.Seq < 0 {
 		return wire.Invalid("seq", "counts from 1")
+	}
+	if len(in.Data) == 0 && !in.IsFinal && in.Seq == 0 {
+		return wire.Invalid("data", "is missing: an audio_chunk has audio in base64, or is_final")
 	}
 	var e *wire.Error
 	if frame.Src, e = s.parseUtterance(in.UtteranceID, in.RequestID, in.SrcLang); e != nil {

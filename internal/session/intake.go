@@ -32,6 +32,7 @@ type intake struct {
 
 	received int64 // the number of the last audio frame that was taken in
 	acked    int64 // the last frame that was acknowledged to the client
+	fresh    int64 // from which frame on all came over this connection; 0: none did
 	assigned int64 // the last frame of which it is decided to which utterance it belongs; that is saved with the session
 	open     *utterance
 	replays  []*utterance // utterances that were committed on another instance and whose audio the client sends again, in order
@@ -91,13 +92,16 @@ func (in *intake) stop() {
 func (in *intake) receive(f *AudioFrame) *wire.Error {
 	if f.Seq != 0 && f.Seq <= in.received {
 		in.acknowledge(false)
+		if in.fresh != 0 && f.Seq >= in.fresh { // not sent again after a reconnect: the client counts in another way
+			return wire.Invalid("seq", "audio frame %d came over this connection before; frames are numbered from 1 and through all utterances, so the next is %d", f.Seq, in.received+1)
+		}
 		return nil // it was sent again, and had arrived
 	}
 	if f.Seq > in.received+1 {
 		if !in.maySkipTo(f.Seq - 1) {
 			return wire.Invalid("seq", "the next audio frame is %d, not %d", in.received+1, f.Seq)
 		}
-		in.received = f.Seq - 1
+		in.received, in.fresh = f.Seq-1, 0
 	}
 	if start := in.deferred; start != nil {
 		in.deferred = nil
@@ -108,6 +112,9 @@ func (in *intake) receive(f *AudioFrame) *wire.Error {
 		}
 	}
 	in.received++
+	if in.fresh == 0 {
+		in.fresh = in.received
+	}
 	if e := in.assign(f); e != nil {
 		in.received--
 		return e
@@ -332,7 +339,7 @@ func (in *intake) hasOpenAudio() bool { return in.open != nil && len(in.open.fra
 
 // connectionChanged restarts the wait for a pause over another connection.
 func (in *intake) connectionChanged(now time.Time) {
-	in.deferred = nil // the client sends it again
+	in.deferred, in.fresh = nil, 0 // the client sends again what is needed
 	if in.hasOpenAudio() {
 		in.open.receivedAt = now
 		in.awaitPause()

@@ -107,6 +107,6 @@ func (in *intake) skipMissing() {
 	for len(in.replays) > 0 && in.replays[0].audioLost {
 		in.replays = in.replays[1:]
 	}
-	in.received = max(in.received, in.beforeNeeded())
+	in.received, in.fresh = max(in.received, in.beforeNeeded()), 0
 	in.acknowledge(true) // tells a client whose frames have no numbers where to continue
 }
