@@ -37,6 +37,7 @@ var transcripts = map[string]func(*testing.T, *recorder){
 	"node-remote-audio": recordNodeRemoteAudio,
 	"node-errors":       recordNodeErrors,
 	"node-keepalive":    recordNodeKeepalive,
+	"node-existing":     recordNodeExisting,
 
 	"session-happy-path":   recordSessionHappyPath,
 	"session-speech":       recordSessionSpeech,
@@ -53,6 +54,7 @@ var transcripts = map[string]func(*testing.T, *recorder){
 	"session-warnings":     recordSessionWarnings,
 	"session-update":       recordSessionUpdate,
 	"session-keepalive":    recordSessionKeepalive,
+	"session-existing":     recordSessionExisting,
 }
 
 func TestTranscripts(t *testing.T) {
