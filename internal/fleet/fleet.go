@@ -54,8 +54,8 @@ func New(presence time.Duration) *Fleet {
 	return f
 }
 
-// OnDrain makes fn be called when a node is drained or resumed, and for every node that comes into view. It must be called before the first
-// update. fn must not block, and must not call the fleet's methods.
+// OnDrain makes fn be called when a known node is drained or resumed. It must be called before the first update. fn must not block, and must
+// not call the fleet's methods.
 func (f *Fleet) OnDrain(fn func(id core.NodeID, drained bool)) { f.onDrain = fn }
 
 // Now returns the current time of the view.
@@ -76,8 +76,12 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	n := f.Node(s.Node.ID)
+	was := f.silent.get(s.Node.ID)
+	if was != nil && isNewer(s.Node, was.declared) && was.declared.Drained != s.Node.Drained {
+		f.onDrain(s.Node.ID, s.Node.Drained)
+	}
 	if s.Age >= f.presence {
-		if n == nil {
+		if n == nil && (was == nil || !isNewer(was.declared, s.Node)) {
 			f.silent.put(s.Node.ID, &silentNode{s.Node, now - Instant(s.Age)})
 		}
 		return
@@ -99,7 +103,6 @@ func (f *Fleet) Update(s store.NodeStatus) {
 	case !known:
 		f.marksUnread[s.Node.ID] = true
 		f.addToView(n)
-		f.onDrain(s.Node.ID, s.Node.Drained)
 	case isNewer(s.Node, old):
 		f.redeclare(n, s.Node)
 	}

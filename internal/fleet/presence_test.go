@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -156,5 +157,30 @@ func TestExpireRebuildsNothingWithoutSilentNodes(t *testing.T) {
 	f.ExpireSilent()
 	if diff := cmp.Diff(before, structureOf(f), identity); diff != "" {
 		t.Errorf("the view was rebuilt:\n%s", diff)
+	}
+}
+
+// TestDrainsAreTold: that a known node is drained or resumed is told once, also if it is silent meanwhile.
+func TestDrainsAreTold(t *testing.T) {
+	t.Parallel()
+	f := New(10 * time.Second)
+	var told []string
+	f.OnDrain(func(id core.NodeID, drained bool) { told = append(told, fmt.Sprint(id, " ", drained)) })
+	update := func(version core.Version, age time.Duration, drained bool) {
+		f.Update(store.NodeStatus{Node: &core.Node{ID: "a", Epoch: 1, Version: version, Drained: drained}, Age: age})
+	}
+	update(1, 0, true) // it was told when it registered
+	update(2, 0, false)
+	update(2, 0, false)
+	update(3, 0, true)
+	f.Redeclare(&core.Node{ID: "a", Epoch: 1, Version: 4})
+	f.ExpireSilent()
+	f.Remove("a")
+	update(5, 20*time.Second, false)
+	update(6, 20*time.Second, true)
+	update(5, 20*time.Second, false) // older
+	update(7, 0, false)
+	if want := []string{"a false", "a true", "a false", "a true", "a false"}; !slices.Equal(told, want) {
+		t.Errorf("told %q, want %q", told, want)
 	}
 }
