@@ -157,14 +157,14 @@ func TestExampleNodeStops(t *testing.T) {
 	})
 }
 
-// An operator cancels a job of a node, and drains the node.
+// An operator cancels a job of a node, and drains the node, through another instance than that of the node.
 func TestExampleNodeObeysOperator(t *testing.T) {
 	t.Parallel()
 	for lang := range languages {
 		t.Run(lang, func(t *testing.T) {
 			t.Parallel()
-			c := startInstances(t, memory, 1)
-			node := c.startExampleNode(lang, 0)
+			c := startInstances(t, redistest.Start(t).URL(), 2)
+			node := c.startExampleNode(lang, 1)
 			cancelled := 0
 			for n := 1; cancelled == 0; n++ { // the node may be faster than the operator
 				var job wire.DispatchResponse
