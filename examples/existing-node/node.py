@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A node of the scheduler that the design documents describe, in their words: it declares languages, services and load by their names, sends a heartbeat
-every 30 s, and reports its jobs over HTTP. Where they are silent (the path of the WebSocket, the message with a job) it uses docs/migration.md."""
+every 30 s, and reports its jobs over HTTP. Where they are silent (the path of the WebSocket, the message with a job) it uses docs/migration.md.
+A scheduler with keys needs auth.require_node_secret = false: the node does not show the secret of its registration."""
 import argparse
 import asyncio
 import json

@@ -305,14 +305,13 @@ func (n *sparseNode) send(ctx context.Context, ws *websocket.Conn, kind string) 
 
 // work does a job, and reports it over HTTP.
 func (n *sparseNode) work(ctx context.Context, job wire.ActiveJob) {
-	if n.working.Add(1) > 1 {
-		n.oversold.Add(1)
-	}
 	report := map[string]any{"job_id": job.JobID, "attempt_id": job.AttemptID, "node_id": n.id}
 	var answer map[string]any
 	if err := n.post(ctx, "/v1/job/ack", report, &answer); err != nil {
-		n.working.Add(-1)
 		return // it is another node's
+	}
+	if n.working.Add(1) > 1 {
+		n.oversold.Add(1)
 	}
 	worked := backoff.SleepJitter(ctx, time.Second, 0.5)
 	n.working.Add(-1)

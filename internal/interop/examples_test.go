@@ -165,6 +165,7 @@ func TestExampleNodeObeysOperator(t *testing.T) {
 			t.Parallel()
 			c := startInstances(t, redistest.Start(t).URL(), 2)
 			node := c.startExampleNode(lang, 1)
+			c.waitForVerdict("OK") // the other instance knows the node
 			cancelled := 0
 			for n := 1; cancelled == 0; n++ { // the node may be faster than the operator
 				var job wire.DispatchResponse

@@ -36,23 +36,10 @@ func TestExistingNode(t *testing.T) {
 		t.Errorf("the session printed (-want +got):\n%s", diff)
 	}
 
-	request := wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}
-	expectVerdict := func(want wire.Code) {
-		t.Helper()
-		if err := clustertest.Eventually(t.Context(), waitTimeout, func() error {
-			var e wire.ExplainResponse
-			if c.call(http.MethodPost, "/v1/dispatch/explain", request, &e); e.Verdict != string(want) {
-				return fmt.Errorf("explained: %+v", e)
-			}
-			return nil
-		}); err != nil {
-			t.Error(err)
-		}
-	}
-	expectVerdict("OK")
+	c.waitForVerdict("OK")
 	var drained wire.Node
 	c.call(http.MethodPost, "/v1/nodes/n-0/drain", struct{}{}, &drained)
-	expectVerdict(wire.AllCandidatesFullOrFailed)
+	c.waitForVerdict(wire.AllCandidatesFullOrFailed)
 	c.call(http.MethodPost, "/v1/nodes/n-0/resume", struct{}{}, &drained)
 
 	c.instances[0].Kill()
@@ -61,6 +48,21 @@ func TestExistingNode(t *testing.T) {
 	}
 	node.waitNthLine("registered as n-0", 2)
 	c.dispatchToExistingNode("after")
+}
+
+// waitForVerdict waits until the first instance explains a request from en to es with a verdict.
+func (c *testCluster) waitForVerdict(want wire.Code) {
+	c.t.Helper()
+	if err := clustertest.Eventually(c.t.Context(), waitTimeout, func() error {
+		var e wire.ExplainResponse
+		c.call(http.MethodPost, "/v1/dispatch/explain", wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}, &e)
+		if e.Verdict != string(want) {
+			return fmt.Errorf("explained: %+v", e)
+		}
+		return nil
+	}); err != nil {
+		c.t.Error(err)
+	}
 }
 
 // dispatchToExistingNode dispatches a job and waits for its result.

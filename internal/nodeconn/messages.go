@@ -114,7 +114,16 @@ func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.E
 	if r.Node.Drained {
 		n.ws.Send(wire.Drain{Drained: true})
 	}
+	s.correctDrain(n, r.Node.Drained)
 	return nil
+}
+
+// correctDrain notifies a node that was drained or resumed while it was being registered: Conns.Drain did not find it, or notified it before it
+// was acknowledged.
+func (s *Server) correctDrain(n *conn, notified bool) {
+	if drained, known := s.Nodes.IsDrained(n.id); known && drained != notified {
+		n.ws.Send(wire.Drain{Drained: drained})
+	}
 }
 
 // reportOf is the report of a node about an attempt, in its current epoch. The node has the job then.

@@ -203,6 +203,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	if replaced := s.Conns.add(n); replaced != nil {
 		replaced.ws.Close(wire.CloseReplaced, wire.Errorf(wire.StaleEpoch, "node %s has connected again", n.id))
 	}
+	s.correctDrain(n, drained)
 	if e := s.Nodes.CheckName(n.id); e != nil { // it was revoked before the connection could be found here
 		socket.Refuse(ws, e)
 	}

@@ -182,6 +182,12 @@ func (r *Registry) RemembersDrain(id core.NodeID) bool {
 	return r.revocations != nil && r.revocations.NodeDrained(id)
 }
 
+// IsDrained reports whether a node is drained, as far as this instance knows; not known: it is not in view.
+func (r *Registry) IsDrained(id core.NodeID) (drained, known bool) {
+	n := r.fleet.Node(id)
+	return n != nil && n.Declared().Drained, n != nil
+}
+
 // nameRetry is when a node tries again whose name is in use.
 const nameRetry = 2 * time.Second
 
@@ -336,6 +342,11 @@ func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (sto
 		return store.NodeStatus{}, err
 	}
 	status, err := r.Node(ctx, id)
+	if err == nil && drained && !status.Node.Drained && r.wasDrained(ctx, id) { // an instance that restores a loss of the store did not know of it yet
+		if err = r.setDrained(ctx, id, true); err == nil {
+			status, err = r.Node(ctx, id)
+		}
+	}
 	if err == nil {
 		r.updateFleet(ctx, status)
 		r.log.Info("node drained or resumed", "node_id", id, "drained", drained)

@@ -53,7 +53,8 @@ type Follower struct {
 	ready    atomic.Bool
 	onChange []func()
 	soon     chan struct{} // holds one element if the store's list is to be read at once
-	reading  sync.Mutex    // held by the one that reads the store's list
+	reading  sync.Mutex    // held by the one that reads the store's list, and guards the next field
+	unsure   []string      // nodes whose drains the store had lost: their records may not agree with the list
 
 	mu         sync.Mutex // serialises changes of the list, and guards the fields below
 	version    string     // of the list that was read last
@@ -268,6 +269,9 @@ func (f *Follower) Read(ctx context.Context) error {
 		after = time.Time{}
 		page, err = f.readFrom(ctx, after)
 	}
+	if err == nil {
+		err = f.restoreDrains(ctx)
+	}
 	if err != nil {
 		f.recordWrite() // it is to be read again, whatever the version is
 		return err
@@ -293,24 +297,39 @@ func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.Revocat
 	}
 	f.log.Warn("the store has lost revocations: they are put back", "count", len(lost))
 	f.recordWrite()
-	if err := f.restoreDrains(ctx, lost); err != nil {
-		return page, err // the entries are still lost, so this is repeated
+	for i := range lost {
+		if lost[i].Kind == store.DrainedNode {
+			f.unsure = append(f.unsure, lost[i].Name)
+		}
 	}
 	return page, f.store.RestoreRevocations(ctx, lost)
 }
 
-// restoreDrains makes the records of nodes agree with entries that the store has lost: with those it has lost the change of the record. A
-// node without a record is drained when it registers.
-func (f *Follower) restoreDrains(ctx context.Context, lost []store.Revocation) error {
-	for i := range lost {
-		if lost[i].Kind != store.DrainedNode {
-			continue
-		}
-		_, err := f.store.Drain(ctx, store.DrainParams{Node: core.NodeID(lost[i].Name), Drained: !lost[i].Lifted})
-		if err != nil && !errors.Is(err, store.ErrNoNode) {
+// restoreDrains makes the records of nodes agree with the list after the store has lost entries of theirs: with those it has lost the change
+// of the record. A node without a record is drained when it registers. The list is read before each record is written, and again at the end: an
+// operator may drain or resume a node meanwhile.
+func (f *Follower) restoreDrains(ctx context.Context) error {
+	written := make(map[string]bool)
+	for changed := len(f.unsure) > 0; changed; {
+		page, err := f.store.ReadRevocations(ctx, time.Time{})
+		if err != nil {
 			return err
 		}
+		f.apply(page.Entries, page.Now)
+		changed = false
+		for _, name := range f.unsure {
+			drained := f.NodeDrained(core.NodeID(name))
+			if before, ok := written[name]; ok && before == drained {
+				continue
+			}
+			_, err := f.store.Drain(ctx, store.DrainParams{Node: core.NodeID(name), Drained: drained})
+			if err != nil && !errors.Is(err, store.ErrNoNode) {
+				return err
+			}
+			written[name], changed = drained, true
+		}
 	}
+	f.unsure = nil
 	return nil
 }
 

@@ -29,7 +29,10 @@ type testStore struct {
 	down  atomic.Bool
 	reads atomic.Int64 // of the whole list
 
-	failRead atomic.Bool // the version can be read, the list cannot
+	failRead  atomic.Bool // the version can be read, the list cannot
+	failDrain atomic.Bool // the record of a node cannot be changed
+
+	beforeDrain atomic.Pointer[func()] // called once, before the record of a node is changed
 }
 
 var errDown = errors.New("down")
@@ -58,8 +61,11 @@ func (s *testStore) AddRevocation(ctx context.Context, p store.AddRevocationPara
 }
 
 func (s *testStore) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
-	if s.down.Load() {
+	if s.down.Load() || s.failDrain.Load() {
 		return nil, errDown
+	}
+	if do := s.beforeDrain.Swap(nil); do != nil {
+		(*do)()
 	}
 	return s.inner.Load().Drain(ctx, p)
 }

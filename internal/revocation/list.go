@@ -19,9 +19,9 @@ import (
 // list is the revocations. Reads take no lock; changes are made one at a time, and each costs about the same however many entries there
 // are.
 type list struct {
-	entries sync.Map // *entry by store.RevocationTarget
-	count   atomic.Int64
-	drains  atomic.Int64 // of these, those that are no revocations
+	entries     sync.Map // *entry by store.RevocationTarget
+	count       atomic.Int64
+	revocations atomic.Int64 // of these, those that are not drains
 
 	// For changes.
 	expiries expiries
@@ -69,7 +69,7 @@ func (l *list) len() int {
 }
 
 // any reports whether there are revocations.
-func (l *list) any() bool { return l != nil && l.count.Load() > l.drains.Load() }
+func (l *list) any() bool { return l != nil && l.revocations.Load() > 0 }
 
 func (l *list) get(t store.RevocationTarget) *entry {
 	e, _ := l.entries.Load(t)
@@ -151,9 +151,6 @@ func (l *list) merge(entries []store.Revocation, now time.Time) (changed bool) {
 		if old != nil && !r.At.After(old.At) {
 			continue
 		}
-		if old != nil {
-			l.uncount(old)
-		}
 		added := &entry{Revocation: r, at: -1}
 		if !r.Until.IsZero() {
 			heap.Push(&l.expiries, added)
@@ -162,10 +159,13 @@ func (l *list) merge(entries []store.Revocation, now time.Time) (changed bool) {
 			l.sessions[r.Tenant]++
 		}
 		l.entries.Store(r.RevocationTarget, added)
-		if r.Kind == store.DrainedNode {
-			l.drains.Add(1)
-		}
 		l.count.Add(1)
+		if r.Kind != store.DrainedNode {
+			l.revocations.Add(1)
+		}
+		if old != nil { // last: a check meanwhile must not find that there are no revocations
+			l.uncount(old)
+		}
 		if r.At.After(l.latest) {
 			l.latest = r.At
 		}
@@ -183,8 +183,8 @@ func (l *list) merge(entries []store.Revocation, now time.Time) (changed bool) {
 // uncount removes an entry from all but the entries.
 func (l *list) uncount(e *entry) {
 	l.count.Add(-1)
-	if e.Kind == store.DrainedNode {
-		l.drains.Add(-1)
+	if e.Kind != store.DrainedNode {
+		l.revocations.Add(-1)
 	}
 	if e.at >= 0 {
 		heap.Remove(&l.expiries, e.at)
