@@ -11,6 +11,7 @@
 //   - selector: chooses a node and reserves a slot on it, with prober for batched reads of how full nodes are;
 //   - inFlightTable: the jobs of this instance and their timers;
 //   - runner: starts, resumes and times jobs; a jobRun takes one job through its attempts and deliveries;
+//   - lostNodes: nodes whose connection is lost, from which jobs move while it may come back;
 //   - Reports: messages from nodes about their jobs (ACK, result, failure);
 //   - Reconciler: jobs whose lease, node or instance was lost;
 //   - tenantLimits: counts the jobs of tenants that have limits;
@@ -154,7 +155,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.runner = &runner{
 		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, line: d.Line, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
-		deliver: deadline.New(d.tasks.Context(), cfg.ACKTimeout, nil),
+		deliver: deadline.New(d.tasks.Context(), cfg.ACKTimeout, nil), lost: newLostNodes(),
 	}
 	d.Reports = newReports(d.runner)
 	d.Reconciler = newReconciler(d.runner)

@@ -73,6 +73,7 @@ func runWith(t *testing.T, change func(*dispatch.Config), fn func(h *harness)) {
 		m := telemetry.New()
 		h.picker, h.metrics, h.log = pick.New(h.fleet, policy, nil), m, log
 		h.dispatcher = dispatch.New(cfg, h.store, h.fleet, h.picker, h.transport, &h.outcomes, m, log)
+		h.fleet.OnLost(h.dispatcher.ConnectionChanged)
 		defer h.startMarking()()
 		h.registry = nodes.New(nodes.Config{Instance: "i-test", Unavailable: h.unavailable}, h.store, h.fleet, h.dispatcher, m, log)
 		follower := &fleet.Follower{Fleet: h.fleet, Nodes: mem, Marks: mem, Log: log, OnSilent: h.registry.MoveJobsOfSilent}

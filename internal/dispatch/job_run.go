@@ -26,7 +26,7 @@ type jobRun struct {
 	tried      []core.NodeID   // nodes that had the job
 	blocked    []core.Holder   // of these, nodes that may still have it, or cannot do it, until they register again
 	refused    []refusal       // of these, nodes that refused it
-	failed     []core.NodeID   // of these, nodes that reported a failure
+	failed     []core.NodeID   // of these, nodes that reported a failure, or lost their connection
 	avoidOwner core.InstanceID // its nodes are chosen only if there are no others
 
 	refusedSelection *refusedSelection // the selection for which the caller is refused; nil: none
@@ -88,7 +88,7 @@ func (j *jobRun) exclude(holder core.Holder, reason core.Reason) {
 		}
 	case core.ReasonNodeBusy, core.ReasonDeliveryRefused: // it does not have the job, and may have a free slot soon
 		j.refused = append(j.refused, refusal{node, time.Now()})
-	case core.ReasonNodeFailed:
+	case core.ReasonNodeFailed, core.ReasonDisconnected:
 		j.failed = append(j.failed, node)
 	case core.ReasonACKTimeout, core.ReasonDeliveryUnknown:
 		// The instance to which it is connected may be the one that receives nothing.
@@ -103,8 +103,8 @@ func (j *jobRun) exclude(holder core.Holder, reason core.Reason) {
 }
 
 // excluded returns the nodes that must not get the job even though no other node can take it now. If there is no other node
-// at all, a second try is better than none: a node that reported a failure is tried again, and so is one that has
-// registered again since, because it does not have what it did not list then.
+// at all, a second try is better than none: a node that reported a failure or lost its connection is tried again, and so is one that
+// has registered again since, because it does not have what it did not list then.
 func (j *jobRun) excluded() []core.NodeID {
 	var list []core.NodeID
 	again := slices.Clone(j.failed)
@@ -276,7 +276,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 		defer steps.Export(j.trace.Retry(j.job.Token))
 	}
 	renew := time.Now().Add(retryLease / 2)
-	queue := retryWait{run: j, backoff: storeBackoff}
+	queue := retryWait{run: j, backoff: storeBackoff, since: j.runner.lost.since(j.job.Node)}
 	defer queue.leave()
 	for repeated := false; ; repeated = true {
 		r := slotRequest{
@@ -290,7 +290,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 		switch {
 		case refusal == nil:
 			queue.served()
-			return j.moveTo(ctx, f, to)
+			return j.moveTo(ctx, f, j.retryHolder(), to)
 		case ctx.Err() != nil:
 			return false // closing: another instance takes the retry over
 		case f.sameAttempt && refusal.Code != wire.SchedulerDependencyDown && j.canRefuse(f):
@@ -341,11 +341,11 @@ func (j *jobRun) canRefuse(f attemptFailure) bool {
 	})
 }
 
-// moveTo gives the job to the node of a reservation, if the retry is still ours.
-func (j *jobRun) moveTo(ctx context.Context, f attemptFailure, to reservation) bool {
+// moveTo gives the job to the node of a reservation, if it still has the given holder and, while RETRYING, the retry is still ours.
+func (j *jobRun) moveTo(ctx context.Context, f attemptFailure, from core.Holder, to reservation) bool {
 	old := j.job
 	if !j.apply(ctx, store.ApplyParams{
-		Event: core.EventMove, Holder: j.retryHolder(), Owner: j.owner, Reason: f.reason,
+		Event: core.EventMove, Holder: from, Owner: j.owner, Reason: f.reason,
 		To: core.Holder{Attempt: to.lease.Attempt, Node: to.lease.Node, Epoch: to.epoch}, Token: to.lease.Token,
 	}) {
 		j.runner.slots.giveUp(&to)

@@ -39,6 +39,7 @@ type runner struct {
 	deliver   *deadline.Limit // for deliveries
 
 	durations durations // of attempts that ended with a result
+	lost      lostNodes
 
 	draining  atomic.Bool // no slots are granted any more
 	handedOff atomic.Bool // a retry was left to another instance

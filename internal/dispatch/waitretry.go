@@ -15,6 +15,7 @@ type retryWait struct {
 	run     *jobRun
 	backoff backoff.Backoff // for waits that are not for a slot
 	paused  bool            // it has waited once without being in the queue
+	since   time.Time       // when its node lost its connection: it counts as waiting from then on; zero: the node has one
 
 	ticket  *ticket
 	entered time.Time   // when it was put into the queue first
@@ -57,7 +58,7 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 		q.entered = time.Now()
 	}
 	if deadline := earlier(j.entry.deadline, time.Now().Add(retryDeadline)); q.ticket == nil || time.Until(q.until) <= recheckExcluded && deadline.After(q.until) {
-		t, _, e := j.runner.line.enter(ctx, &entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: q.entered, until: deadline, entered: q.entered, accepted: true})
+		t, _, e := j.runner.line.enter(ctx, &entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: q.began(), until: deadline, entered: q.entered, accepted: true})
 		if e != nil {
 			return q.backoff.Wait(ctx)
 		}
@@ -68,6 +69,14 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 		q.offered = node
 	}
 	return ctx.Err() == nil
+}
+
+// began returns when the job began to wait.
+func (q *retryWait) began() time.Time {
+	if q.since.IsZero() {
+		return q.entered
+	}
+	return earlier(q.since, q.entered)
 }
 
 // excluded returns the nodes that the class of the job excludes: those in view, as long as there are few classes. When many nodes fail at once, each of

@@ -35,6 +35,7 @@ type Fleet struct {
 
 	partial  atomic.Bool // nodes of the store may be missing
 	onDrain  func(core.NodeID, bool)
+	onLost   func(core.NodeID, bool)
 	division atomic.Pointer[division]
 	divideMu lockwait.Mutex[lockwait.FleetDividing] // held while another division is made; taken before mu
 
@@ -45,7 +46,7 @@ type Fleet struct {
 
 // New makes an empty view. A node without a heartbeat for presence is removed from it.
 func New(presence time.Duration) *Fleet {
-	f := &Fleet{presence: presence, base: time.Now(), onDrain: func(core.NodeID, bool) {}, marksUnread: make(map[core.NodeID]bool)}
+	f := &Fleet{presence: presence, base: time.Now(), onDrain: func(core.NodeID, bool) {}, onLost: func(core.NodeID, bool) {}, marksUnread: make(map[core.NodeID]bool)}
 	seed := maphash.MakeSeed()
 	f.nodes.init(seed)
 	f.silent.init(seed)
@@ -57,6 +58,9 @@ func New(presence time.Duration) *Fleet {
 // OnDrain makes fn be called when a known node is drained or resumed. It must be called before the first update. fn must not block, and must
 // not call the fleet's methods.
 func (f *Fleet) OnDrain(fn func(id core.NodeID, drained bool)) { f.onDrain = fn }
+
+// OnLost makes fn be called when a node in view loses its connection or has one again, like that of OnDrain.
+func (f *Fleet) OnLost(fn func(id core.NodeID, lost bool)) { f.onLost = fn }
 
 // Now returns the current time of the view.
 func (f *Fleet) Now() Instant { return Instant(time.Since(f.base)) }
@@ -125,6 +129,9 @@ func (f *Fleet) redeclare(n *Node, declared *core.Node) {
 	f.division.Load().redeclare(n, declared)
 	if declared.Drained != old.Drained {
 		f.onDrain(declared.ID, declared.Drained)
+	}
+	if declared.Disconnected != old.Disconnected {
+		f.onLost(declared.ID, declared.Disconnected)
 	}
 	if declared.Epoch != old.Epoch {
 		n.ClearMissedACKs() // missed ACKs of an earlier epoch do not count

@@ -66,6 +66,7 @@ func (s *Scheduler) ownerOf(id core.NodeID) core.InstanceID {
 // newFollower makes the follower that keeps the fleet in step with the store.
 func (s *Scheduler) newFollower() *fleet.Follower {
 	s.Fleet.OnDrain(s.nodeConns.Drain)
+	s.Fleet.OnLost(s.Jobs.ConnectionChanged)
 	return &fleet.Follower{
 		Fleet: s.Fleet, Nodes: s.pools.Watching(s.Store), Marks: s.Store, Log: s.log, OverdueAfter: overdueAfter(&s.cfg.Scheduler),
 		OnSilent: s.Nodes.MoveJobsOfSilent, OnRevoked: s.revocations.ReadSoon,

@@ -204,7 +204,7 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 			return got == want
 		})
 	}
-	ws, ack := connectNode(t, instances[0], "", ownSecret)
+	ws, ack := connectNode(t, instances[0], "n1", "", ownSecret)
 	await("the node", "")
 	for range 3 {
 		stalled.TakeDelayed()
@@ -226,7 +226,7 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 			t.Errorf("dispatch to a disconnected node: %+v", refused)
 		}
 		var again wire.NodeRegisterAck
-		if ws, again = connectNode(t, instances[0], "", ack.ResumeToken); again.Status != "resumed" || again.Epoch != ack.Epoch {
+		if ws, again = connectNode(t, instances[0], "n1", "", ack.ResumeToken); again.Status != "resumed" || again.Epoch != ack.Epoch {
 			t.Fatalf("%+v", again)
 		}
 		await("that it is back", "")
@@ -234,10 +234,10 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 }
 
 // connectNode connects and registers a node, with a key unless it is empty. On a busy machine Redis may not answer in time: then it does so again.
-func connectNode(t *testing.T, in *instance, key, token string) (ws *websocket.Conn, ack wire.NodeRegisterAck) {
+func connectNode(t *testing.T, in *instance, id, key, token string) (ws *websocket.Conn, ack wire.NodeRegisterAck) {
 	t.Helper()
 	text, err := json.Marshal(map[string]any{
-		"type": "node_register", "node_id": "n1", "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 100,
+		"type": "node_register", "node_id": id, "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 100,
 		"active": []any{}, "resume_token": token,
 	})
 	if err != nil {
@@ -329,7 +329,7 @@ func TestNodeThatReconnectsElsewhereRegistersAgain(t *testing.T) {
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	connect := func(to int, token string) wire.NodeRegisterAck {
 		t.Helper()
-		_, ack := connectNode(t, instances[to], key, token)
+		_, ack := connectNode(t, instances[to], "n1", key, token)
 		return ack
 	}
 	earlier := connect(0, ownSecret)

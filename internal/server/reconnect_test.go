@@ -104,7 +104,7 @@ func TestUtteranceFailsWhileNodeIsDisconnected(t *testing.T) {
 	}
 }
 
-// TestDisconnectedNodeKeepsItsJobs: a disconnected node keeps its jobs during the grace period.
+// TestDisconnectedNodeKeepsItsJobs: a disconnected node keeps its jobs during the grace period if no other node can take them.
 func TestDisconnectedNodeKeepsItsJobs(t *testing.T) {
 	t.Parallel()
 	ts := startScheduler(t, longGrace)
@@ -114,7 +114,6 @@ func TestDisconnectedNodeKeepsItsJobs(t *testing.T) {
 	n.send(object{"type": "job_ack", "job_id": p.JobID, "attempt_id": 1})
 	ts.awaitJobState(p.JobID, "ACKED")
 	ts.disconnectNode(n, "n1")
-	ts.connectNode("n2")
 	if j := ts.getJob(p.JobID); j.State != "ACKED" || j.NodeID != "n1" {
 		t.Errorf("the job of a disconnected node: %+v", j)
 	}
@@ -124,6 +123,42 @@ func TestDisconnectedNodeKeepsItsJobs(t *testing.T) {
 		t.Errorf("%v", m)
 	}
 	expectAttempts(t, ts.getJob(p.JobID), wire.Attempt{AttemptID: 1, NodeID: "n1"})
+}
+
+// TestJobLeavesDisconnectedNode: during the grace period a job moves to another node as soon as there is one. The node that lost it is told to
+// stop when it comes back, and its result is not accepted.
+func TestJobLeavesDisconnectedNode(t *testing.T) {
+	t.Parallel()
+	ts := startScheduler(t, longGrace)
+	n1, token := ts.connectNodeWithToken("n1")
+	p := ts.dispatch(dispatchBody(object{"tgt_lang": "es"}))
+	n1.readUntil("job_assign")
+	n1.send(object{"type": "job_ack", "job_id": p.JobID, "attempt_id": 1})
+	ts.awaitJobState(p.JobID, "ACKED")
+	ts.disconnectNode(n1, "n1")
+	n2 := ts.connectNode("n2")
+	if a := n2.readUntil("job_assign"); a["job_id"] != p.JobID || a["attempt_id"] != 2.0 {
+		t.Fatalf("assigned %v", a)
+	}
+	n1 = ts.connect("/ws/node")
+	n1.send(object{
+		"type": "node_register", "node_id": "n1", "resume_token": token, "active": []object{{"job_id": p.JobID, "attempt_id": 1}},
+		"semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2,
+	})
+	want := []any{map[string]any{"job_id": p.JobID, "attempt_id": 1.0}}
+	if ack := n1.readUntil("node_register_ack"); !cmp.Equal(ack["cancel"], any(want)) {
+		t.Errorf("it is told to cancel %v, want %v", ack["cancel"], want)
+	}
+	n1.send(object{"type": "job_result", "job_id": p.JobID, "attempt_id": 1, "result": object{"text_tgt": "late"}})
+	if m := n1.readUntil("job_result_ack"); m["accepted"] != false || m["error"] != string(wire.StaleAttempt) {
+		t.Errorf("%v", m)
+	}
+	n2.send(object{"type": "job_ack", "job_id": p.JobID, "attempt_id": 2})
+	n2.send(object{"type": "job_result", "job_id": p.JobID, "attempt_id": 2, "result": object{"text_tgt": "hola"}})
+	if m := n2.readUntil("job_result_ack"); m["accepted"] != true {
+		t.Errorf("%v", m)
+	}
+	expectAttempts(t, ts.getJob(p.JobID), wire.Attempt{AttemptID: 1, NodeID: "n1", Reason: "DISCONNECTED"}, wire.Attempt{AttemptID: 2, NodeID: "n2"})
 }
 
 // TestNodeMovesFromSocketToCallback: a disconnected node that sends a heartbeat with callback_url gets jobs there.

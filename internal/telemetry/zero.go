@@ -16,7 +16,7 @@ func (m *Metrics) startAtZero() {
 	zero(m.Deliveries, DeliveryBusy, DeliveryRefused, DeliveryUnknown)
 	for _, reason := range []core.Reason{
 		core.ReasonACKTimeout, core.ReasonAttemptTimeout, core.ReasonDeliveryRefused, core.ReasonDeliveryUnknown,
-		core.ReasonNodeBusy, core.ReasonNodeFailed, core.ReasonNodeLost, core.ReasonModelNotAvailable,
+		core.ReasonNodeBusy, core.ReasonDisconnected, core.ReasonNodeFailed, core.ReasonNodeLost, core.ReasonModelNotAvailable,
 	} {
 		zero(m.Retries, string(reason))
 	}

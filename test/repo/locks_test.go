@@ -87,7 +87,7 @@ func TestTimedLocksAreUsedOnce(t *testing.T) {
 // locks of telemetry are taken by the observer of the others.
 var untimed = []string{
 	"internal/audit/", "internal/telemetry/", "internal/revocation/", "internal/pools/", "internal/reload/", "internal/tlsfile/", "internal/scheduler/store.go",
-	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/nodes/directionlists.go",
+	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/dispatch/lost.go", "internal/nodes/directionlists.go",
 	// Not part of a running scheduler.
 	"internal/loadtest/", "internal/sim/", "internal/clustertest/", "internal/redistest/", "internal/stalltest/", "test/", "internal/modelhub/", "internal/store/storetest/",
 	"internal/lockwait/", "internal/tracing/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",

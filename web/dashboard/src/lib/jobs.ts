@@ -61,6 +61,7 @@ export const endReasons = [
   'NODE_BUSY',
   'NODE_FAILED',
   'MODEL_NOT_AVAILABLE',
+  'DISCONNECTED',
   'NODE_LOST',
   'AUDIO_LOST',
   'MAX_RETRY_EXCEEDED',

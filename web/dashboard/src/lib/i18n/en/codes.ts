@@ -12,7 +12,7 @@ export const codes = {
   'code.OTHER_POOL': 'is in another pool',
   'code.HEALTH_NOT_READY': 'reports that it is not ready',
   'code.DRAINED': 'is drained',
-  'code.DISCONNECTED': 'connection lost, may come back',
+  'code.DISCONNECTED': 'connection lost',
   'code.HELD': 'registered anew, may be busy with old jobs',
   'code.EJECTED': 'ejected: gets no new jobs for a while',
   'code.HEARTBEAT_STALE': 'no recent heartbeat',

@@ -14,7 +14,7 @@ export const codes: Record<keyof typeof en, string> = {
   'code.OTHER_POOL': '属于其他能力池',
   'code.HEALTH_NOT_READY': '自报未就绪',
   'code.DRAINED': '已被排空',
-  'code.DISCONNECTED': '连接断开，可能恢复',
+  'code.DISCONNECTED': '连接断开',
   'code.HELD': '重新注册，可能仍在处理旧任务',
   'code.EJECTED': '已被摘除，暂不接收新任务',
   'code.HEARTBEAT_STALE': '心跳过期',

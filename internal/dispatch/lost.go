@@ -1,0 +1,206 @@
+package dispatch
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+)
+
+// The jobs of a node whose connection is lost continue, because it may come back with them. Meanwhile each instance looks for another node for
+// the jobs that it runs there: a job moves if it gets a slot at once, and otherwise nothing changes. So it is not noticed by a job whose node
+// comes back, and costs no attempt of a job that cannot move.
+const (
+	// lostMoveAfter is the time from the loss to the first try: nodes whose connections end together are seen as lost then, and those that
+	// reconnect at once are not.
+	lostMoveAfter = 50 * time.Millisecond
+	lostInterval  = 250 * time.Millisecond // between two tries
+)
+
+// lostNodes are the nodes whose connection is lost, whichever instance had it.
+type lostNodes struct {
+	mu      sync.Mutex
+	nodes   map[core.NodeID]*lostNode
+	added   chan struct{} // holds one element if a node was added since the loop looked
+	running bool          // the loop runs
+}
+
+func newLostNodes() lostNodes {
+	return lostNodes{nodes: make(map[core.NodeID]*lostNode), added: make(chan struct{}, 1)}
+}
+
+// lostNode is one node whose connection is lost.
+type lostNode struct {
+	since  time.Time // when this instance learned of it
+	due    time.Time // when its jobs are tried next
+	moving bool      // they are being tried
+}
+
+// ConnectionChanged records that a node has lost its connection, or has one again. It does not block.
+func (d *Dispatcher) ConnectionChanged(id core.NodeID, lost bool) { d.runner.connectionChanged(id, lost) }
+
+func (r *runner) connectionChanged(id core.NodeID, lost bool) {
+	l := &r.lost
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !lost {
+		delete(l.nodes, id)
+		return
+	}
+	now := time.Now()
+	l.nodes[id] = &lostNode{since: now, due: now.Add(lostMoveAfter)}
+	if l.running {
+		select {
+		case l.added <- struct{}{}:
+		default:
+		}
+		return
+	}
+	l.running = r.tasks.Go(r.moveFromLost)
+}
+
+// since returns when this instance learned that the connection of a node is lost; zero if it is not.
+func (l *lostNodes) since(id core.NodeID) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nodes[id]; n != nil {
+		return n.since
+	}
+	return time.Time{}
+}
+
+// moveFromLost tries to move the jobs of lost nodes until none is lost.
+func (r *runner) moveFromLost(ctx context.Context) {
+	for {
+		due, next := r.dueLost(time.Now())
+		if len(due) > 0 {
+			r.moveJobsOf(due)
+		}
+		if next.IsZero() {
+			return
+		}
+		timer := time.NewTimer(time.Until(next))
+		select {
+		case <-timer.C:
+		case <-r.lost.added:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// dueLost returns the lost nodes whose jobs are to be tried now, and when it is to be called next; zero if no node is lost.
+func (r *runner) dueLost(now time.Time) (due map[core.NodeID][]*inFlightJob, next time.Time) {
+	l := &r.lost
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	due = make(map[core.NodeID][]*inFlightJob)
+	for id, n := range l.nodes {
+		if r.fleet.Node(id) == nil { // it is silent or removed: its jobs move anyway
+			delete(l.nodes, id)
+			continue
+		}
+		if !now.Before(n.due) {
+			n.due = now.Add(lostInterval)
+			if !n.moving {
+				n.moving, due[id] = true, nil
+			}
+		}
+		if next.IsZero() || n.due.Before(next) {
+			next = n.due
+		}
+	}
+	l.running = !next.IsZero()
+	return due, next
+}
+
+// isLost reports whether the connection of a node is lost.
+func (l *lostNodes) isLost(id core.NodeID) bool { return !l.since(id).IsZero() }
+
+// moved records that the jobs of a node were tried.
+func (l *lostNodes) moved(id core.NodeID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := l.nodes[id]; n != nil {
+		n.moving = false
+	}
+}
+
+// moveJobsOf tries to move the jobs of nodes, those of different nodes beside each other.
+func (r *runner) moveJobsOf(lost map[core.NodeID][]*inFlightJob) {
+	r.inFlight.each(func(f *inFlightJob) {
+		if job := f.onNode(); job != nil {
+			if jobs, due := lost[job.Node]; due {
+				lost[job.Node] = append(jobs, f)
+			}
+		}
+	})
+	for id, jobs := range lost {
+		if len(jobs) == 0 {
+			r.lost.moved(id)
+			continue
+		}
+		r.tasks.Go(func(ctx context.Context) {
+			defer r.lost.moved(id)
+			r.moveJobs(ctx, id, jobs)
+		})
+	}
+}
+
+// onNode returns the record of a job that was delivered to a node; nil if there is none now.
+func (f *inFlightJob) onNode() *core.Job {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ended || f.selecting || f.phase == phasePlacing {
+		return nil
+	}
+	return f.job
+}
+
+// moveJobs tries to move jobs of a lost node, each once. After one was refused, no other of its direction is tried.
+func (r *runner) moveJobs(ctx context.Context, id core.NodeID, jobs []*inFlightJob) {
+	refused := make(map[core.Direction]bool)
+	for _, f := range jobs {
+		job := f.onNode()
+		if job == nil || job.Node != id || refused[job.Direction] || !r.mayMove(job) {
+			continue
+		}
+		if ctx.Err() != nil || r.draining.Load() || !r.lost.isLost(id) {
+			return
+		}
+		refused[job.Direction] = !r.moveIfFree(ctx, f, job)
+	}
+}
+
+// mayMove reports whether a job may leave a node that might still finish it.
+func (r *runner) mayMove(job *core.Job) bool {
+	strict := job.Options.Strict && job.Options.PreferredNode != ""
+	return job.State == core.StateDispatched && !job.Probe && !strict && job.Attempt <= r.cfg.MaxRetry && r.cfg.HasAudio(job)
+}
+
+// moveIfFree moves a job to another node if one has a free slot that nobody waits for. It reports false if there is none. The slot is reserved
+// before the record changes, in one step: until then the job stays with its node, whose result stands.
+func (r *runner) moveIfFree(ctx context.Context, f *inFlightJob, job *core.Job) bool {
+	j := r.resumeEntry(job, f)
+	failure := attemptFailure{reason: core.ReasonDisconnected}
+	j.exclude(job.Holder, failure.reason)
+	slot := slotRequest{
+		job: job.ID, spec: &job.Spec, attempt: job.Attempt + 1, token: r.tokens.next(),
+		tried: append(j.excluded(), job.Node), firstPool: job.Pool.ID, recorded: true,
+	}
+	to, refusal := r.selector.selectNode(r.decide.Context(), &slot)
+	if refusal != nil {
+		return false
+	}
+	if !j.moveTo(ctx, failure, job.Holder, to) {
+		return true
+	}
+	r.metrics.Retries.WithLabelValues(string(failure.reason)).Inc()
+	r.log.Info("job moved from a node that lost its connection", "job_id", job.ID, "node_id", job.Node, "attempt_id", job.Attempt, "to", j.job.Node)
+	r.tasks.Go(func(ctx context.Context) { _, _ = j.run(ctx) })
+	return true
+}
