@@ -74,23 +74,43 @@ func TestMissedACKsAreCountedWhereTheyAreKnown(t *testing.T) {
 // TestMissedACKsOfConnections: what connections report counts against the nodes, and sets them aside, unless the store was unavailable.
 func TestMissedACKsOfConnections(t *testing.T) {
 	t.Parallel()
-	for name, down := range map[string]bool{"the store is available": false, "the store was unavailable": true} {
+	for name, c := range map[string]struct {
+		acked, done, down bool
+		counted           bool
+	}{
+		"not acknowledged":                            {counted: true},
+		"acknowledged over HTTP":                      {acked: true},
+		"done over HTTP":                              {acked: true, done: true},
+		"not acknowledged, the store was unavailable": {down: true},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			observer := new(attemptObserver)
+			var missed []dispatch.MissedACK
 			reported := false
 			change := func(cfg *dispatch.Config) {
 				cfg.Observer = observer
-				cfg.MissedACKs = func(fn func(core.NodeID, core.Direction)) {
-					if !reported {
+				cfg.MissedACKs = func(fn func(dispatch.MissedACK)) {
+					for _, m := range missed {
 						reported = true
-						fn("node-a", spec().Direction)
+						fn(m)
 					}
+					missed = nil
 				}
 			}
 			runWith(t, change, func(h *harness) {
 				h.addNode("node-a", 1, connectedTo("i-test"))
-				if down {
+				p := h.dispatch()
+				if c.acked {
+					h.acknowledge(p)
+				}
+				if c.done {
+					if err := h.done(p); err != nil {
+						t.Fatal(err)
+					}
+				}
+				missed = []dispatch.MissedACK{{Job: p.Job, Node: p.Node, Attempt: p.Attempt, Direction: spec().Direction}}
+				if c.down {
 					h.store.failNext(true, "get", 1)
 					if _, err := h.dispatcher.Job(h.t.Context(), "job-of-nobody"); err == nil {
 						t.Fatal("the store answered")
@@ -101,7 +121,7 @@ func TestMissedACKsOfConnections(t *testing.T) {
 				go h.dispatcher.WatchSilent(ctx)
 				h.advance(time.Second, "node-a")
 				counted := len(observer.failed) == 1 && h.fleet.Node("node-a").IsSetAside(h.fleet.Now())
-				if !reported || counted == down {
+				if !reported || counted != c.counted {
 					t.Errorf("reported %v, counted %v: %v", reported, counted, observer.failed)
 				}
 			})

@@ -58,8 +58,8 @@ type Config struct {
 	// does. Nil: the audio is always available.
 	HasAudio func(job *core.Job) bool
 	// MissedACKs calls a function for each job that was sent to a node over a connection to this instance and that the node has not
-	// acknowledged in time, once; nil: there are no connections.
-	MissedACKs func(func(core.NodeID, core.Direction))
+	// acknowledged in time over the connection, once; nil: there are no connections.
+	MissedACKs func(func(MissedACK))
 	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.
 	Fence func() time.Time
 	// Observer is told what becomes of requests and jobs; nil: nobody is.

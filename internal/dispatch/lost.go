@@ -38,7 +38,9 @@ type lostNode struct {
 }
 
 // ConnectionChanged records that a node has lost its connection, or has one again. It does not block.
-func (d *Dispatcher) ConnectionChanged(id core.NodeID, lost bool) { d.runner.connectionChanged(id, lost) }
+func (d *Dispatcher) ConnectionChanged(id core.NodeID, lost bool) {
+	d.runner.connectionChanged(id, lost)
+}
 
 func (r *runner) connectionChanged(id core.NodeID, lost bool) {
 	l := &r.lost

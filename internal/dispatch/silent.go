@@ -2,13 +2,16 @@ package dispatch
 
 import (
 	"context"
+	"errors"
 	"math"
+	"slices"
 	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // A node that acknowledges jobs and then says nothing takes jobs until all its slots are full, and each of them waits for the whole attempt
@@ -59,9 +62,42 @@ func (r *runner) watchSilent(ctx context.Context) {
 	for backoff.Sleep(ctx, silentInterval) {
 		r.setSilentAside(time.Now())
 		if r.cfg.MissedACKs != nil {
-			r.cfg.MissedACKs(func(node core.NodeID, d core.Direction) { r.blame(node, d, core.ReasonACKTimeout) })
+			r.cfg.MissedACKs(func(m MissedACK) {
+				if !r.wasAnswered(ctx, &m) {
+					r.blame(m.Node, m.Direction, core.ReasonACKTimeout)
+				}
+			})
 		}
 	}
+}
+
+// MissedACK is an attempt that was sent to a node over a connection, and of which the node has said nothing over it.
+type MissedACK struct {
+	Job       core.JobID
+	Node      core.NodeID
+	Attempt   int
+	Direction core.Direction
+}
+
+// wasAnswered reports whether the node of an attempt may have acknowledged it all the same: a node with a connection may send its reports over
+// HTTP, to any instance.
+func (r *runner) wasAnswered(ctx context.Context, m *MissedACK) bool {
+	job, err := r.store.Get(ctx, m.Job)
+	if err != nil {
+		if !errors.Is(err, store.ErrNoJob) {
+			r.store.recordError("get", err)
+		}
+		return true
+	}
+	i := slices.IndexFunc(job.History, func(a core.Attempt) bool { return a.Attempt == m.Attempt && a.Node == m.Node })
+	if i < 0 {
+		return true
+	}
+	if past := &job.History[i]; !past.Ended.IsZero() {
+		return !isMissedACK(past.Reason)
+	}
+	acknowledged, _ := r.acknowledged(ctx, job)
+	return acknowledged
 }
 
 // setSilentAside sets nodes aside that hold several silent jobs.

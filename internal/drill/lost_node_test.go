@@ -79,7 +79,9 @@ const killWork = 50 * time.Millisecond
 // quantiles prints the median, the 99th percentile and the maximum.
 func quantiles(times []time.Duration) string {
 	slices.Sort(times)
-	at := func(q float64) time.Duration { return times[min(int(q*float64(len(times))), len(times)-1)].Round(100 * time.Microsecond) }
+	at := func(q float64) time.Duration {
+		return times[min(int(q*float64(len(times))), len(times)-1)].Round(100 * time.Microsecond)
+	}
 	return fmt.Sprintf("p50 %v, p99 %v, max %v (n = %d)", at(0.5), at(0.99), at(1), len(times))
 }
 

@@ -92,6 +92,9 @@ func TestSparseHeartbeats(t *testing.T) {
 		done += int(node.done.Load())
 		oversold += int(node.oversold.Load())
 	}
+	for node := range d.blamed.Range {
+		t.Errorf("%v was set aside or ejected, although it has acknowledged its jobs", node)
+	}
 	violations, _ := c.auditResult()
 	t.Logf("%d nodes, %v: %d jobs done, %d oversold, %d violations in Redis; in %d checks a node was missing %d times", len(nodes), *sparseFor, done, oversold, len(violations), checks, missing)
 	if oversold > 0 || len(violations) > 0 || done == 0 {
@@ -105,6 +108,7 @@ type sparseDrill struct {
 	http     *http.Client
 	accepted sync.Map // jobs that were accepted, and are not done
 	done     sync.Map // jobs that are done
+	blamed   sync.Map // nodes that were set aside or ejected
 }
 
 // post sends a request to a random instance.
@@ -146,6 +150,9 @@ func (d *sparseDrill) fleet(ctx context.Context) (present, taken int, err error)
 		if n := &list.Nodes[i]; n.Online && !n.Disconnected && n.Health == "ready" {
 			present++
 			taken += n.EffectiveLoad
+			if n.SetAsideMS > 0 || n.Admission != nil {
+				d.blamed.Store(n.NodeID, true)
+			}
 		}
 	}
 	return present, taken, nil

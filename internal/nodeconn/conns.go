@@ -199,14 +199,15 @@ func (c *Conns) Len() int {
 
 // MissedACKs calls fn once for each job that was sent to a node over its connection and of which the node has said nothing within the ACK
 // timeout. Whether the store has recorded an acknowledgement makes no difference, nor which instance runs the job.
-func (c *Conns) MissedACKs(fn func(core.NodeID, core.Direction)) {
+func (c *Conns) MissedACKs(fn func(dispatch.MissedACK)) {
 	for _, n := range c.all() {
 		missed := n.takeMissedACKs(c.ACKTimeout)
 		if len(missed) > 0 && !n.ws.AllWritten() {
 			continue // the node does not read, and may not have got them
 		}
 		for i := range missed {
-			fn(n.id, missed[i].direction)
+			m := &missed[i]
+			fn(dispatch.MissedACK{Job: core.JobID(m.job.JobID), Node: n.id, Attempt: m.job.AttemptID, Direction: m.direction})
 		}
 	}
 }

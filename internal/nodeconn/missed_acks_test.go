@@ -7,13 +7,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // missedACKs returns the directions of the jobs that a check finds missed, by node.
 func (i *instance) missedACKs() map[core.NodeID][]string {
 	missed := make(map[core.NodeID][]string)
-	i.MissedACKs(func(id core.NodeID, d core.Direction) { missed[id] = append(missed[id], d.String()) })
+	i.MissedACKs(func(m dispatch.MissedACK) { missed[m.Node] = append(missed[m.Node], m.Direction.String()) })
 	return missed
 }
 
