@@ -120,7 +120,7 @@ stress: ## 200,000 dispatches over HTTP against a fleet with faults
 PROVE := $(GO) test -count=1 -timeout 60m -v
 
 .PHONY: prove
-prove: redis ## the long forms of the tests: contention, lost replies, failovers, outages, conversations (60 minutes)
+prove: redis ## the long forms of the tests: contention, lost replies, failovers, outages, conversations (75 minutes)
 	$(PROVE) -run TestStressWithKilledSchedulers ./internal/store/redisstore -stress-operations 1000000 -stress-kills 500
 	$(PROVE) -run TestLostReplies ./internal/store/redisstore -lost-replies 10000
 	$(PROVE) -run TestLedgerIsLinearizable ./internal/store/redisstore -operations 50000
@@ -140,6 +140,9 @@ prove: redis ## the long forms of the tests: contention, lost replies, failovers
 	$(PROVE) -run TestInstanceKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
 	$(PROVE) -run TestWaitingMutantsAreDetected ./internal/drill -drill-waiting-mutants
 	$(PROVE) -run TestInstanceHangs ./internal/drill -drill-hung-sessions 100 -drill-hung-rounds 3
+	$(PROVE) -run TestNodeIsKilled ./internal/drill -drill-killed-nodes 400
+	$(PROVE) -run TestConnectionsFlap ./internal/drill -drill-flaps 20
+	$(PROVE) -run TestSparseHeartbeats ./internal/drill -drill-sparse-nodes 100 -drill-sparse-for 10m
 	$(PROVE) -race -parallel 1 ./internal/drill
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 
