@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 )
 
 // The jobs of a node whose connection is lost continue, because it may come back with them. Meanwhile each instance looks for another node for
@@ -15,7 +16,7 @@ const (
 	// lostMoveAfter is the time from the loss to the first try: nodes whose connections end together are seen as lost then, and those that
 	// reconnect at once are not.
 	lostMoveAfter = 50 * time.Millisecond
-	lostInterval  = 250 * time.Millisecond // between two tries
+	lostInterval  = 250 * time.Millisecond // between two tries, which are at the same times for all nodes
 )
 
 // lostNodes are the nodes whose connection is lost, whichever instance had it.
@@ -32,9 +33,9 @@ func newLostNodes() lostNodes {
 
 // lostNode is one node whose connection is lost.
 type lostNode struct {
-	since  time.Time // when this instance learned of it
-	due    time.Time // when its jobs are tried next
-	moving bool      // they are being tried
+	since  time.Time     // when this instance learned of it
+	due    fleet.Instant // when its jobs are tried next
+	moving bool          // they are being tried
 }
 
 // ConnectionChanged records that a node has lost its connection, or has one again. It does not block.
@@ -50,8 +51,7 @@ func (r *runner) connectionChanged(id core.NodeID, lost bool) {
 		delete(l.nodes, id)
 		return
 	}
-	now := time.Now()
-	l.nodes[id] = &lostNode{since: now, due: now.Add(lostMoveAfter)}
+	l.nodes[id] = &lostNode{since: time.Now(), due: r.fleet.Now() + fleet.Instant(lostMoveAfter)}
 	if l.running {
 		select {
 		case l.added <- struct{}{}:
@@ -75,14 +75,14 @@ func (l *lostNodes) since(id core.NodeID) time.Time {
 // moveFromLost tries to move the jobs of lost nodes until none is lost.
 func (r *runner) moveFromLost(ctx context.Context) {
 	for {
-		due, next := r.dueLost(time.Now())
+		due, next := r.dueLost()
 		if len(due) > 0 {
 			r.moveJobsOf(due)
 		}
-		if next.IsZero() {
+		if next == 0 {
 			return
 		}
-		timer := time.NewTimer(time.Until(next))
+		timer := time.NewTimer(time.Duration(next - r.fleet.Now()))
 		select {
 		case <-timer.C:
 		case <-r.lost.added:
@@ -95,28 +95,30 @@ func (r *runner) moveFromLost(ctx context.Context) {
 	}
 }
 
-// dueLost returns the lost nodes whose jobs are to be tried now, and when it is to be called next; zero if no node is lost.
-func (r *runner) dueLost(now time.Time) (due map[core.NodeID][]*inFlightJob, next time.Time) {
+// dueLost returns the lost nodes whose jobs are to be tried now, and when it is to be called next; 0 if no node is lost.
+func (r *runner) dueLost() (due map[core.NodeID][]*inFlightJob, next fleet.Instant) {
 	l := &r.lost
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	due = make(map[core.NodeID][]*inFlightJob)
+	now := r.fleet.Now()
 	for id, n := range l.nodes {
-		if r.fleet.Node(id) == nil { // it is silent or removed: its jobs move anyway
+		known := r.fleet.Node(id)
+		if known == nil { // it is silent or removed: its jobs move anyway
 			delete(l.nodes, id)
 			continue
 		}
-		if !now.Before(n.due) {
-			n.due = now.Add(lostInterval)
-			if !n.moving {
+		if now >= n.due {
+			n.due = (now/fleet.Instant(lostInterval) + 1) * fleet.Instant(lostInterval)
+			if !n.moving && known.Declared().Health != core.HealthOffline { // else the grace period is over
 				n.moving, due[id] = true, nil
 			}
 		}
-		if next.IsZero() || n.due.Before(next) {
+		if next == 0 || n.due < next {
 			next = n.due
 		}
 	}
-	l.running = !next.IsZero()
+	l.running = next != 0
 	return due, next
 }
 

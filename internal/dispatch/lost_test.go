@@ -265,7 +265,7 @@ func TestMoveIsDecidedByTheRecord(t *testing.T) {
 					t.Fatal("no slot was reserved")
 				}
 				j := h.job(p.Job)
-				if (j.State != c.state && !(c.state == core.StateDispatched && isHeld(j))) || j.Node != c.node {
+				if j.State != c.state && (c.state != core.StateDispatched || !isHeld(j)) || j.Node != c.node {
 					t.Fatalf("%s on %s, want %s on %s: %+v", j.State, j.Node, c.state, c.node, j.History)
 				}
 				for _, id := range []core.NodeID{"node-b", "node-c"} {
