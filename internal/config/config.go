@@ -108,7 +108,7 @@ type Sessions struct {
 	OutboxKB          int      `toml:"outbox_kb" env:"OUTBOX_KB" doc:"Maximum KiB of results of a session that its client has not acknowledged; beyond it the oldest are dropped, and a resume reports it."`
 	AudioBufferMB     int      `toml:"audio_buffer_mb" env:"AUDIO_BUFFER_MB" doc:"Maximum MiB of audio of all sessions that this instance holds."`
 	PerAddress        int      `toml:"per_address" env:"PER_ADDRESS" doc:"Maximum number of WebSockets of one client address, 0: no limit."`
-	DisconnectGraceMS Millis   `toml:"disconnect_grace_ms" env:"DISCONNECT_GRACE_MS" doc:"How long a node may be disconnected before all its jobs are retried on others; those for which others have a free slot move at once."`
+	DisconnectGraceMS Millis   `toml:"disconnect_grace_ms" env:"DISCONNECT_GRACE_MS" doc:"How long a node may be disconnected before its jobs are retried on others; those for which others have a free slot move at once."`
 	Origins           []string `toml:"origins" env:"ORIGINS" doc:"Origins, besides the scheduler's own, whose pages may connect."`
 }
 

@@ -120,7 +120,7 @@ var transitions = [StateCancelled + 1][EventCancel + 1]State{
 		EventAck:    StateAcked,
 		EventDone:   StateDone, // a result may arrive before its ACK
 		EventRetry:  StateRetrying,
-		EventMove:   StateDispatched, // the node refused the delivery: the same attempt, another node
+		EventMove:   StateDispatched, // to another node: its node refused the delivery, or lost its connection
 		EventRebind: StateDispatched,
 		EventFail:   StateFailed,
 		EventCancel: StateCancelled,

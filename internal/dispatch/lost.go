@@ -17,6 +17,7 @@ const (
 	// reconnect at once are not.
 	lostMoveAfter = 50 * time.Millisecond
 	lostInterval  = 250 * time.Millisecond // between two tries, which are at the same times for all nodes
+	lostStoreRest = time.Second            // nothing is tried within this time after the store did not answer
 )
 
 // lostNodes are the nodes whose connection is lost, whichever instance had it.
@@ -103,14 +104,13 @@ func (r *runner) dueLost() (due map[core.NodeID][]*inFlightJob, next fleet.Insta
 	due = make(map[core.NodeID][]*inFlightJob)
 	now := r.fleet.Now()
 	for id, n := range l.nodes {
-		known := r.fleet.Node(id)
-		if known == nil { // it is silent or removed: its jobs move anyway
+		if !r.isLost(id) {
 			delete(l.nodes, id)
 			continue
 		}
 		if now >= n.due {
 			n.due = (now/fleet.Instant(lostInterval) + 1) * fleet.Instant(lostInterval)
-			if !n.moving && known.Declared().Health != core.HealthOffline { // else the grace period is over
+			if !n.moving {
 				n.moving, due[id] = true, nil
 			}
 		}
@@ -122,8 +122,12 @@ func (r *runner) dueLost() (due map[core.NodeID][]*inFlightJob, next fleet.Insta
 	return due, next
 }
 
-// isLost reports whether the connection of a node is lost.
-func (l *lostNodes) isLost(id core.NodeID) bool { return !l.since(id).IsZero() }
+// isLost reports whether the connection of a node is lost and its jobs may be moved: after the grace period, or when the node is silent or removed,
+// they move anyway.
+func (r *runner) isLost(id core.NodeID) bool {
+	n := r.fleet.Node(id)
+	return n != nil && n.Declared().Disconnected && n.Declared().Health != core.HealthOffline
+}
 
 // moved records that the jobs of a node were tried.
 func (l *lostNodes) moved(id core.NodeID) {
@@ -165,18 +169,23 @@ func (f *inFlightJob) onNode() *core.Job {
 	return f.job
 }
 
-// moveJobs tries to move jobs of a lost node, each once. After one was refused, no other of its direction is tried.
+// moveJobs tries to move jobs of a lost node, each once. After one was refused, no other with the same requirements is tried.
 func (r *runner) moveJobs(ctx context.Context, id core.NodeID, jobs []*inFlightJob) {
-	refused := make(map[core.Direction]bool)
+	refused := make(map[string]bool) // by the class in which a job would wait
 	for _, f := range jobs {
-		job := f.onNode()
-		if job == nil || job.Node != id || refused[job.Direction] || !r.mayMove(job) {
-			continue
-		}
-		if ctx.Err() != nil || r.draining.Load() || !r.lost.isLost(id) {
+		if ctx.Err() != nil || r.draining.Load() || !r.isLost(id) || r.store.sinceError() < lostStoreRest {
 			return
 		}
-		refused[job.Direction] = !r.moveIfFree(ctx, f, job)
+		job := f.onNode()
+		if job == nil || job.Node != id || !r.mayMove(job) {
+			continue
+		}
+		j := r.resumeEntry(job, f)
+		j.exclude(job.Holder, core.ReasonDisconnected)
+		tried := append(j.excluded(), id)
+		if class, _ := newWaitClass(r.fleet, &job.Spec, tried); !refused[class.id] {
+			refused[class.id] = !j.moveIfFree(ctx, tried)
+		}
 	}
 }
 
@@ -186,25 +195,28 @@ func (r *runner) mayMove(job *core.Job) bool {
 	return job.State == core.StateDispatched && !job.Probe && !strict && job.Attempt <= r.cfg.MaxRetry && r.cfg.HasAudio(job)
 }
 
-// moveIfFree moves a job to another node if one has a free slot that nobody waits for. It reports false if there is none. The slot is reserved
-// before the record changes, in one step: until then the job stays with its node, whose result stands.
-func (r *runner) moveIfFree(ctx context.Context, f *inFlightJob, job *core.Job) bool {
-	j := r.resumeEntry(job, f)
-	failure := attemptFailure{reason: core.ReasonDisconnected}
-	j.exclude(job.Holder, failure.reason)
+// moveIfFree moves a job to another node than those that were tried, if one has a free slot that nobody waits for, and delivers it in the
+// background. It reports false if there is none. The slot is reserved before the record changes, in one step: until then the job stays with its
+// node, whose result stands.
+func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID) bool {
+	r, old := j.runner, j.job
+	steps := j.trace.Steps()
 	slot := slotRequest{
-		job: job.ID, spec: &job.Spec, attempt: job.Attempt + 1, token: r.tokens.next(),
-		tried: append(j.excluded(), job.Node), firstPool: job.Pool.ID, recorded: true,
+		job: old.ID, spec: &old.Spec, attempt: old.Attempt + 1, token: r.tokens.next(), tried: tried, firstPool: old.Pool.ID, recorded: true, steps: steps,
 	}
 	to, refusal := r.selector.selectNode(r.decide.Context(), &slot)
 	if refusal != nil {
 		return false
 	}
-	if !j.moveTo(ctx, failure, job.Holder, to) {
+	if steps != nil {
+		defer steps.Export(j.trace.Retry(old.Token))
+	}
+	failure := attemptFailure{reason: core.ReasonDisconnected}
+	if !j.moveTo(ctx, failure, old.Holder, to) {
 		return true
 	}
 	r.metrics.Retries.WithLabelValues(string(failure.reason)).Inc()
-	r.log.Info("job moved from a node that lost its connection", "job_id", job.ID, "node_id", job.Node, "attempt_id", job.Attempt, "to", j.job.Node)
+	r.log.Info("job moved from a node that lost its connection", "job_id", old.ID, "node_id", old.Node, "attempt_id", old.Attempt, "to", j.job.Node)
 	r.tasks.Go(func(ctx context.Context) { _, _ = j.run(ctx) })
 	return true
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -298,7 +299,7 @@ func TestLostRepliesOfAMove(t *testing.T) {
 					h.addNode("node-b", 1)
 					h.store.failNext(down, operation, 1)
 					h.loseConnection("node-a", 1)
-					sleep(time.Second)
+					sleep(2 * time.Second)
 					h.wantOn(p.Job, "node-b", 2)
 					if n := h.inFlight("node-b"); n != 1 {
 						t.Errorf("%d slots are taken, want 1", n)
@@ -311,6 +312,50 @@ func TestLostRepliesOfAMove(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestJobIsCheckedWhileItMoves: the check of a running job that finds it moved by this instance, which does not know yet that it has, leaves it.
+func TestJobIsCheckedWhileItMoves(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		p := h.acknowledge(h.dispatch())
+		h.addNode("node-b", 1)
+		sleep(1500 * time.Millisecond)
+		h.store.stallAfter("apply", 1300*time.Millisecond) // the check is between 1.6 s and 2.4 s after the ACK
+		h.loseConnection("node-a", 1)
+		sleep(1500 * time.Millisecond)
+		h.wantOn(p.Job, "node-b", 2)
+		if n := len(h.transport.deliveries()); n != 2 {
+			t.Errorf("%d deliveries, want 2", n)
+		}
+		if err := h.done(h.placementOf(p.Job)); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// TestRefusedJobsDoNotStopOthers: a job for which no node is free does not keep another one, with other requirements, from moving.
+func TestRefusedJobsDoNotStopOthers(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		large := func(p *nodes.Patch) { p.Models = []string{"large"} }
+		h.addNode("node-a", 8, large)
+		var demanding, plain []dispatch.Placement
+		for i := range 4 {
+			demanding = append(demanding, h.acknowledge(h.dispatch(withRequestID(fmt.Sprint("demanding", i)), func(s *core.Spec) {
+				s.Options.RequiredModels = []string{"large"}
+			})))
+			plain = append(plain, h.acknowledge(h.dispatch(withRequestID(fmt.Sprint("plain", i)))))
+		}
+		h.addNode("node-b", 8)
+		h.loseConnection("node-a", 1)
+		sleep(60 * time.Millisecond)
+		for i := range 4 {
+			h.wantOn(demanding[i].Job, "node-a", 1)
+			h.wantOn(plain[i].Job, "node-b", 2)
+		}
+	})
 }
 
 // TestTwoMovers: two instances move the same job. One of them does, and the slot of the other is free.

@@ -142,7 +142,8 @@ func (r *runner) onTimer(ctx context.Context, f *inFlightJob) {
 // checkRunning reads the record of a running job: another instance may have received the result, or the node's failure.
 func (r *runner) checkRunning(ctx context.Context, f *inFlightJob, job *core.Job, now time.Time) {
 	if current, err := r.store.Get(ctx, job.ID); err == nil {
-		if current.Token != job.Token || current.State != core.StateDispatched {
+		same := current.Token == job.Token && current.State == core.StateDispatched
+		if !same && (current.State.Terminal() || !r.tokens.owns(current)) { // else this instance is moving it
 			r.inFlight.remove(job.ID)
 			r.resumeIfAudioHere(ctx, current)
 			return

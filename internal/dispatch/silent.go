@@ -63,7 +63,7 @@ func (r *runner) watchSilent(ctx context.Context) {
 		r.setSilentAside(time.Now())
 		if r.cfg.MissedACKs != nil {
 			r.cfg.MissedACKs(func(m MissedACK) {
-				if !r.wasAnswered(ctx, &m) {
+				if !r.wasAnswered(&m) {
 					r.blame(m.Node, m.Direction, core.ReasonACKTimeout)
 				}
 			})
@@ -80,8 +80,12 @@ type MissedACK struct {
 }
 
 // wasAnswered reports whether the node of an attempt may have acknowledged it all the same: a node with a connection may send its reports over
-// HTTP, to any instance.
-func (r *runner) wasAnswered(ctx context.Context, m *MissedACK) bool {
+// HTTP, to any instance. While the store was unavailable, or was so recently, nothing is asked, because nothing counts.
+func (r *runner) wasAnswered(m *MissedACK) bool {
+	if r.store.sinceError() < r.cfg.AttemptTimeout {
+		return true
+	}
+	ctx := r.decide.Context()
 	job, err := r.store.Get(ctx, m.Job)
 	if err != nil {
 		if !errors.Is(err, store.ErrNoJob) {

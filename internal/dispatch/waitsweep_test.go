@@ -15,7 +15,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// fillNodes adds nodes of one slot each, which is taken by an instance that is not there.
+// fillNodes adds nodes of one slot each, which is taken by an instance that is not there. The follower has then applied what it read before the
+// slots were taken.
 func (h *harness) fillNodes(n int, change ...func(*nodes.Patch)) []core.LeaseRef {
 	h.t.Helper()
 	leases := make([]core.LeaseRef, n)
@@ -29,6 +30,7 @@ func (h *harness) fillNodes(n int, change ...func(*nodes.Patch)) []core.LeaseRef
 			h.t.Fatal(r, err)
 		}
 	}
+	synctest.Wait()
 	return leases
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Disconnected records that a node's connection is lost: no instance gives it new jobs, and its jobs continue. Reconnected or
+// Disconnected records that a node's connection is lost: no instance gives it new jobs, and its jobs continue until they have moved. Reconnected or
 // a registration reverts it; a call that comes after either changes nothing.
 func (r *Registry) Disconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
 	_, err := r.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection, Lost: true})
