@@ -73,7 +73,7 @@ redis: ## install redis-server and opus-tools, which the tests start, where they
 
 .PHONY: tools
 tools: redis $(JS:%=%/node_modules/.package-lock.json) $(DASHBOARD)/node_modules/.package-lock.json ## install the programs that test-all needs, where they are missing (needs Node.js 20)
-	@tools/install.sh chromium haproxy prometheus python3 python3-websockets
+	@tools/install.sh chromium haproxy iproute2 prometheus python3 python3-websockets
 
 %/node_modules/.package-lock.json: %/package.json %/package-lock.json
 	@command -v node >/dev/null && command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)' || \
@@ -142,6 +142,8 @@ prove: redis ## the long forms of the tests: contention, lost replies, failovers
 	$(PROVE) -run TestInstanceHangs ./internal/drill -drill-hung-sessions 100 -drill-hung-rounds 3
 	$(PROVE) -run TestNodeIsKilled ./internal/drill -drill-killed-nodes 400
 	$(PROVE) -run TestConnectionsFlap ./internal/drill -drill-flaps 20
+	$(PROVE) -run 'TestNodeFreezes|TestPacketsAreDropped' ./internal/drill -drill-frozen-nodes 60
+	$(PROVE) -run TestNodesBlock ./internal/drill -drill-block 30m
 	$(PROVE) -run TestSparseHeartbeats ./internal/drill -drill-sparse-nodes 100 -drill-sparse-for 10m
 	$(PROVE) -race -parallel 1 ./internal/drill
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt

@@ -7,6 +7,7 @@ set -e
 # missing tells whether a package, or the programs of it that the tests use, must be installed.
 missing() {
 	case $1 in
+	iproute2) ! command -v ip ;;
 	opus-tools) ! { command -v opusinfo && command -v opusdec && command -v opusenc; } ;;
 	prometheus) ! { command -v promtool && command -v prometheus; } ;;
 	# Debian installs the module for its own interpreter, which need not be the first python3 on PATH.

@@ -140,6 +140,7 @@ type Node struct {
 	Health            string `json:"health" doc:"The effective health: draining if an operator drained the node, whatever it declares."`
 	Drained           bool   `json:"drained" doc:"An operator drained the node: it gets no new jobs."`
 	Disconnected      bool   `json:"disconnected,omitempty" doc:"Its connection is lost and within the grace period: it keeps its jobs and gets no new ones."`
+	SilentSinceMS     int64  `json:"silent_since_ms,omitempty" doc:"Since when nothing has come over its connection although it has a job, Unix milliseconds on the clock of the store. It counts as disconnected until something comes."`
 	Held              bool   `json:"held,omitempty" doc:"It registered anew without a list of jobs: it gets none for the time of one attempt, in case it is still busy."`
 	SetAsideMS        int64  `json:"set_aside_ms,omitempty" doc:"How long the answering instance prefers other nodes, because this one did not acknowledge deliveries, or says nothing about its jobs."`
 	MaxConcurrentJobs int    `json:"max_concurrent_jobs" doc:"The slots that the node declares."`

@@ -96,7 +96,7 @@ type EventList struct {
 type Event struct {
 	ID       string `json:"id" doc:"Its position in the log."`
 	AtMS     int64  `json:"at_ms" doc:"When it happened, Unix milliseconds on the clock of the instance that recorded it."`
-	Kind     string `json:"kind" enum:"node_registered,node_lost,node_left,node_removed,node_evicted,node_drained,node_resumed,node_ejected,node_readmitted,instance_started,instance_stopping,takeover,dead_letter,store_down,store_up,stats_leader,pools_changed,service_unavailable,coverage"`
+	Kind     string `json:"kind" enum:"node_registered,node_lost,node_silent,jobs_moved,node_left,node_removed,node_evicted,node_drained,node_resumed,node_ejected,node_readmitted,instance_started,instance_stopping,takeover,dead_letter,store_down,store_up,stats_leader,pools_changed,service_unavailable,coverage"`
 	NodeID   string `json:"node_id,omitempty" doc:"The node that it is about."`
 	Instance string `json:"instance" doc:"The instance that recorded it."`
 	Jobs     int    `json:"jobs,omitempty" doc:"How many jobs were moved to other nodes."`

@@ -261,18 +261,21 @@ type Node struct {
 	Version  Version
 	Health   Health // declared by the node
 	Drained  bool   // set by an operator
-	// Disconnected is true while the connection is lost and the grace period runs: its jobs continue, and it gets no others.
+	// Disconnected is true while the connection is lost and the grace period runs, or is silent: its jobs continue, and it gets no others.
 	Disconnected bool
-	MaxJobs      int       // declared by the node
-	Admission    Admission // how many of them may be granted; decided by the scheduler
-	Capability   Capability
-	Region       string
-	Zone         string
-	Tenant       TenantID
-	Pool         PoolID     // the capability pool that its credential names; empty: any
-	Key          string     // the name of the key with which it registered; empty: there are no credentials
-	Callback     string     // URL at which an HTTP node receives its jobs
-	Owner        InstanceID // the instance to which its WebSocket is connected; empty: none
+	// SilentSince is since when nothing has come over a connection that is open, although the node has jobs, in milliseconds on the clock of the
+	// store; 0: it is not silent.
+	SilentSince int64
+	MaxJobs     int       // declared by the node
+	Admission   Admission // how many of them may be granted; decided by the scheduler
+	Capability  Capability
+	Region      string
+	Zone        string
+	Tenant      TenantID
+	Pool        PoolID     // the capability pool that its credential names; empty: any
+	Key         string     // the name of the key with which it registered; empty: there are no credentials
+	Callback    string     // URL at which an HTTP node receives its jobs
+	Owner       InstanceID // the instance to which its WebSocket is connected; empty: none
 	// SecretHash is HashSecret of the secret of its registration. A caller that knows the secret is the node.
 	SecretHash string
 }
@@ -319,7 +322,7 @@ func (n *Node) SameService(o *Node) bool {
 
 // SameDeclaration reports whether o declares the same as n, apart from epoch, revision and version.
 func (n *Node) SameDeclaration(o *Node) bool {
-	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.MaxJobs == o.MaxJobs && n.Admission.Equal(o.Admission) &&
+	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.SilentSince == o.SilentSince && n.MaxJobs == o.MaxJobs && n.Admission.Equal(o.Admission) &&
 		n.Key == o.Key && n.SameService(o)
 }
 

@@ -31,6 +31,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/deadline"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/parallel"
@@ -60,6 +61,8 @@ type Config struct {
 	// MissedACKs calls a function for each job that was sent to a node over a connection to this instance and that the node has not
 	// acknowledged in time over the connection, once; nil: there are no connections.
 	MissedACKs func(func(MissedACK))
+	// Events records what happens to the fleet; nil: nothing does.
+	Events *events.Recorder
 	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.
 	Fence func() time.Time
 	// Observer is told what becomes of requests and jobs; nil: nobody is.

@@ -7,9 +7,10 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// The jobs of a node whose connection is lost continue, because it may come back with them. Meanwhile each instance looks for another node for
+// The jobs of a node whose connection is lost, or that is silent, continue, because it may come back with them. Meanwhile each instance looks for another node for
 // the jobs that it runs there: a job moves if it gets a slot at once, and otherwise nothing changes. So it is not noticed by a job whose node
 // comes back, and costs no attempt of a job that cannot move.
 const (
@@ -20,7 +21,7 @@ const (
 	lostStoreRest = time.Second            // nothing is tried within this time after the store did not answer
 )
 
-// lostNodes are the nodes whose connection is lost, whichever instance had it.
+// lostNodes are the nodes whose connection is lost or silent, whichever instance has it.
 type lostNodes struct {
 	mu      sync.Mutex
 	nodes   map[core.NodeID]*lostNode
@@ -171,6 +172,15 @@ func (f *inFlightJob) onNode() *core.Job {
 
 // moveJobs tries to move jobs of a lost node, each once. After one was refused, no other with the same requirements is tried.
 func (r *runner) moveJobs(ctx context.Context, id core.NodeID, jobs []*inFlightJob) {
+	moved, sign := 0, r.lastSign(id)
+	defer func() {
+		if moved > 0 {
+			r.cfg.Events.Record(store.Event{
+				Kind: store.EventJobsMoved, Node: id, Tenant: r.fleet.TenantOf(id), Jobs: moved,
+				Detail: time.Since(sign).Round(time.Millisecond).String() + " after its last sign",
+			})
+		}
+	}()
 	refused := make(map[string]bool) // by the class in which a job would wait
 	for _, f := range jobs {
 		if ctx.Err() != nil || r.draining.Load() || !r.isLost(id) || r.store.sinceError() < lostStoreRest {
@@ -183,8 +193,14 @@ func (r *runner) moveJobs(ctx context.Context, id core.NodeID, jobs []*inFlightJ
 		j := r.resumeEntry(job, f)
 		j.exclude(job.Holder, core.ReasonDisconnected)
 		tried := append(j.excluded(), id)
-		if class, _ := newWaitClass(r.fleet, &job.Spec, tried); !refused[class.id] {
-			refused[class.id] = !j.moveIfFree(ctx, tried)
+		class, _ := newWaitClass(r.fleet, &job.Spec, tried)
+		if refused[class.id] {
+			continue
+		}
+		done, free := j.moveIfFree(ctx, tried, sign)
+		refused[class.id] = !free
+		if done {
+			moved++
 		}
 	}
 }
@@ -195,10 +211,23 @@ func (r *runner) mayMove(job *core.Job) bool {
 	return job.State == core.StateDispatched && !job.Probe && !strict && job.Attempt <= r.cfg.MaxRetry && r.cfg.HasAudio(job)
 }
 
+// lastSign returns when the last sign of life of a lost node came, as far as this instance knows.
+func (r *runner) lastSign(id core.NodeID) time.Time {
+	since := r.lost.since(id)
+	n := r.fleet.Node(id)
+	if n == nil || n.Declared().SilentSince == 0 {
+		return since
+	}
+	if now := n.StoreTime(r.fleet.Now()); !now.IsZero() {
+		return time.Now().Add(time.UnixMilli(n.Declared().SilentSince).Sub(now))
+	}
+	return since
+}
+
 // moveIfFree moves a job to another node than those that were tried, if one has a free slot that nobody waits for, and delivers it in the
-// background. It reports false if there is none. The slot is reserved before the record changes, in one step: until then the job stays with its
-// node, whose result stands.
-func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID) bool {
+// background. It reports whether it did, and whether there was such a slot. The slot is reserved before the record changes, in one step: until
+// then the job stays with its node, whose result stands.
+func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID, lastSign time.Time) (moved, free bool) {
 	r, old := j.runner, j.job
 	steps := j.trace.Steps()
 	slot := slotRequest{
@@ -206,17 +235,24 @@ func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID) bool {
 	}
 	to, refusal := r.selector.selectNode(r.decide.Context(), &slot)
 	if refusal != nil {
-		return false
+		return false, false
 	}
 	if steps != nil {
 		defer steps.Export(j.trace.Retry(old.Token))
 	}
 	failure := attemptFailure{reason: core.ReasonDisconnected}
 	if !j.moveTo(ctx, failure, old.Holder, to) {
-		return true
+		return false, true
 	}
 	r.metrics.Retries.WithLabelValues(string(failure.reason)).Inc()
-	r.log.Info("job moved from a node that lost its connection", "job_id", old.ID, "node_id", old.Node, "attempt_id", old.Attempt, "to", j.job.Node)
-	r.tasks.Go(func(ctx context.Context) { _, _ = j.run(ctx) })
-	return true
+	r.log.Info("job moved from a node that lost its connection, or is silent", "job_id", old.ID, "node_id", old.Node, "attempt_id", old.Attempt, "to", j.job.Node)
+	r.tasks.Go(func(ctx context.Context) {
+		if _, e := j.run(ctx); e == nil {
+			r.metrics.MoveDelay.Observe(time.Since(lastSign).Seconds())
+		}
+	})
+	return true, true
 }
+
+// StoreFailedRecently reports whether the store did not answer a moment ago: jobs of lost nodes are not moved then.
+func (d *Dispatcher) StoreFailedRecently() bool { return d.store.sinceError() < lostStoreRest }

@@ -3,6 +3,7 @@ package drill
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
@@ -131,7 +132,18 @@ func (d *flapDrill) flap(ctx context.Context, round int) {
 	for i := range placed {
 		jobs.Go(func() {
 			request := wire.DispatchRequest{RequestID: fmt.Sprint("flap-", round, "-", i), SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}
-			if err := d.apis[i%len(d.apis)].Post(ctx, "/v1/dispatch/f2f", request, &placed[i]); err != nil {
+			err := clustertest.Eventually(ctx, time.Minute, func() error {
+				err := d.apis[i%len(d.apis)].Post(ctx, "/v1/dispatch/f2f", request, &placed[i])
+				var e *wire.Error
+				if errors.As(err, &e) && e.Code == wire.SchedulerDependencyDown {
+					return err // on a busy machine Redis may answer too late
+				}
+				if err != nil {
+					d.TB.Errorf("round %d, job %d: %v", round, i, err)
+				}
+				return nil
+			})
+			if err != nil {
 				d.TB.Errorf("round %d, job %d: %v", round, i, err)
 			}
 		})

@@ -34,26 +34,8 @@ const killLimit = 4 * time.Second
 //	go test -count=1 -v -run TestNodeIsKilled -timeout 20m ./internal/drill -drill-killed-nodes 400
 func TestNodeIsKilled(t *testing.T) {
 	t.Parallel()
-	binary := buildOnce(t)
-	c := startTestCluster(t, binary, *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
-	d := &killDrill{testCluster: c, binary: binary, apis: make(map[*clustertest.Instance]*sim.API)}
-	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer stop()
-	for n, at := range c.Instances {
-		d.apis[at] = sim.NewAPI(at.URL())
-		defer d.apis[at].Close()
-		cfg := node.Config{
-			ID: fmt.Sprint("free-", n), URLs: []string{at.URL()}, Slots: 2, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second,
-			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-		}
-		running.Go(func() {
-			if err := node.Run(ctx, cfg, d.work); err != nil {
-				t.Errorf("%s: %v", cfg.ID, err)
-			}
-		})
-	}
+	ctx, d := startKillDrill(t, commonSettings)
+	c := d.testCluster
 	stalls, stopStalls := stalltest.Start()
 	defer stopStalls()
 	var delivered, ended [2][]time.Duration // of jobs of the instance of the node, and of others
@@ -71,8 +53,44 @@ func TestNodeIsKilled(t *testing.T) {
 			t.Errorf("jobs %s: it took %v until another node had one; the machine was stalled for %v", where, highest, stalls.Total())
 		}
 	}
-	if violations, _ := c.auditResult(); len(violations) > 0 {
-		t.Errorf("violations: %v", violations)
+	d.wantNoViolations()
+}
+
+// startKillDrill starts instances, and a node on each that is always free. They end with the test.
+func startKillDrill(t *testing.T, settings string) (context.Context, *killDrill) {
+	t.Helper()
+	binary := buildOnce(t)
+	c := startTestCluster(t, binary, *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(settings))
+	d := &killDrill{testCluster: c, binary: binary, apis: make(map[*clustertest.Instance]*sim.API)}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		for _, api := range d.apis {
+			api.Close()
+		}
+	})
+	for n, at := range c.Instances {
+		d.apis[at] = sim.NewAPI(at.URL())
+		cfg := node.Config{
+			ID: fmt.Sprint("free-", n), URLs: []string{at.URL()}, Slots: 2, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second,
+			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
+		}
+		running.Go(func() {
+			if err := node.Run(ctx, cfg, d.work); err != nil {
+				t.Errorf("%s: %v", cfg.ID, err)
+			}
+		})
+	}
+	return ctx, d
+}
+
+// wantNoViolations checks what the auditor of the scripts has seen.
+func (d *killDrill) wantNoViolations() {
+	d.TB.Helper()
+	if violations, _ := d.auditResult(); len(violations) > 0 {
+		d.TB.Errorf("violations: %v", violations)
 	}
 }
 
@@ -105,10 +123,27 @@ func (d *killDrill) work(ctx context.Context, job *node.Job) (node.Result, error
 // kill starts a node that is connected to an instance, gives it a job through an instance, kills it, and returns after what time another node
 // had the job, and after what time it was done.
 func (d *killDrill) kill(ctx context.Context, id string, at, through *clustertest.Instance) (delivered, ended time.Duration) {
-	cmd := exec.Command(d.binary, "node", "--sim", "--url", at.URL(), "--id", id, "--slots", "1", "--latency", "10m", "--langs", "en,es", "--log-level", "error")
-	victim, err := clustertest.StartProcess(cmd)
+	victim := d.startVictim(ctx, d.nodeCommand(at.URL(), id), id, through)
+	defer victim.process.KillAndWait()
+	return d.measure(ctx, victim, func() { d.Must(victim.process.Signal(syscall.SIGKILL)) })
+}
+
+// victim is a node process that has a job in hand.
+type victim struct {
+	process *clustertest.Process
+	job     string
+	through *clustertest.Instance // which runs the job
+}
+
+// nodeCommand is the command of a node that would need ten minutes for a job.
+func (d *killDrill) nodeCommand(url, id string) []string {
+	return []string{d.binary, "node", "--sim", "--url", url, "--id", id, "--slots", "1", "--latency", "10m", "--langs", "en,es", "--log-level", "error"}
+}
+
+// startVictim starts a node and gives it a job through an instance.
+func (d *killDrill) startVictim(ctx context.Context, command []string, id string, through *clustertest.Instance) *victim {
+	process, err := clustertest.StartProcess(exec.Command(command[0], command[1:]...))
 	d.Must(err)
-	defer victim.KillAndWait()
 	request := wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a", Options: wire.DispatchOptions{PreferredNodeID: &id}}
 	var placed wire.DispatchResponse
 	d.Must(clustertest.EventuallyEvery(ctx, 10*time.Millisecond, time.Minute, func() error {
@@ -121,13 +156,18 @@ func (d *killDrill) kill(ctx context.Context, id string, at, through *clustertes
 		return nil
 	}))
 	d.Must(d.waitFor(ctx, through, placed.JobID, "ACKED"))
+	return &victim{process, placed.JobID, through}
+}
+
+// measure makes a node fail, and returns after what time another node had its job, and after what time that was done.
+func (d *killDrill) measure(ctx context.Context, v *victim, fail func()) (delivered, ended time.Duration) {
 	began := time.Now()
-	d.Must(victim.Signal(syscall.SIGKILL))
-	d.Must(d.waitFor(ctx, through, placed.JobID, "DONE"))
+	fail()
+	d.Must(d.waitFor(ctx, v.through, v.job, "DONE"))
 	ended = time.Since(began)
-	received, ok := d.received.Load(placed.JobID)
+	received, ok := d.received.Load(v.job)
 	if !ok {
-		d.TB.Fatalf("no other node has got job %s", placed.JobID)
+		d.TB.Fatalf("no other node has got job %s", v.job)
 	}
 	return received.(time.Time).Sub(began), ended
 }

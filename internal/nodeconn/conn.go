@@ -2,7 +2,7 @@ package nodeconn
 
 import (
 	"maps"
-	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -27,19 +27,13 @@ type conn struct {
 	speech   expectedSpeech
 
 	presence presence
+	handling atomic.Bool // what has come is being handled, so that nothing else is read
 
 	mu         lockwait.Mutex[lockwait.NodeConn]
 	epoch      core.Epoch
 	remoteJobs map[wire.ActiveJob]remoteJob
-	unanswered []sentJob // jobs that were sent over this connection and of which the node has said nothing, the latest last
-}
-
-// sentJob is a job that was sent to the node.
-type sentJob struct {
-	job       wire.ActiveJob
-	direction core.Direction
-	sent      time.Time
-	late      bool // at the last check it was late
+	watch      watch
+	link       link
 }
 
 // remoteJob is a job that another instance has given to the node.
@@ -63,39 +57,46 @@ func (n *conn) recordSent(a *wire.JobAssign) {
 	if a.Probe {
 		return
 	}
-	j := sentJob{
-		job:       wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID},
-		direction: core.Direction{Src: core.Lang(a.SrcLang), Tgt: core.Lang(a.TgtLang)}, sent: time.Now(),
-	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.unanswered = append(n.unanswered, j)
+	n.watch.recordSent(a, time.Now())
 }
 
-// recordAnswer records that the node has sent something about a job, or that the job was not sent to it.
+// recordAnswer records that the node has sent something about a job.
 func (n *conn) recordAnswer(job wire.ActiveJob) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if i := slices.IndexFunc(n.unanswered, func(j sentJob) bool { return j.job == job }); i >= 0 {
-		n.unanswered = slices.Delete(n.unanswered, i, i+1)
-	}
+	n.watch.recordAnswer(job, time.Now())
 }
 
-// takeMissedACKs removes the jobs of which the node has said nothing within a time, and returns them. A job is taken when a second check
-// finds it late: what nodes sent while this process was suspended is read before.
-func (n *conn) takeMissedACKs(within time.Duration) (missed []sentJob) {
+// takeMissedACKs removes the jobs of which the node has said nothing within a time, and returns them.
+func (n *conn) takeMissedACKs(within time.Duration) []sentJob {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.unanswered = slices.DeleteFunc(n.unanswered, func(j sentJob) bool {
-		if j.late {
-			missed = append(missed, j)
-		}
-		return j.late
-	})
-	for i := range n.unanswered {
-		n.unanswered[i].late = time.Since(n.unanswered[i].sent) >= within
-	}
-	return missed
+	return n.watch.takeMissedACKs(within, time.Now())
+}
+
+// recordPong records that the node has answered a ping.
+func (n *conn) recordPong() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.watch.recordPong(time.Now())
+}
+
+// cancel tells the node to stop a job.
+func (n *conn) cancel(job wire.ActiveJob) {
+	n.ws.Send(wire.JobCancel{ActiveJob: job})
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.watch.remove(job)
+}
+
+// recordEnd records that a job has ended for the node, or never reached it.
+func (n *conn) recordEnd(job wire.ActiveJob) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.watch.remove(job)
+	delete(n.remoteJobs, job)
 }
 
 // addRemoteJob records which instance has given the node a job: its partial results are sent there.
@@ -123,13 +124,6 @@ func (n *conn) partialReceiver(job wire.ActiveJob) core.InstanceID {
 	r.lastPartial = now
 	n.remoteJobs[job] = r
 	return r.from
-}
-
-// removeRemoteJob drops a job of another instance that has ended for the node.
-func (n *conn) removeRemoteJob(job wire.ActiveJob) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.remoteJobs, job)
 }
 
 func (n *conn) currentEpoch() core.Epoch {

@@ -2,6 +2,7 @@ package nodeconn
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -212,14 +213,17 @@ func (c *Conns) MissedACKs(fn func(dispatch.MissedACK)) {
 	}
 }
 
-func (c *Conns) all() []*conn {
+func (c *Conns) all() []*conn { return c.appendTo(nil) }
+
+// appendTo appends all connections to a list.
+func (c *Conns) appendTo(list []*conn) []*conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	all := make([]*conn, 0, len(c.nodes))
+	list = slices.Grow(list, len(c.nodes))
 	for _, n := range c.nodes {
-		all = append(all, n)
+		list = append(list, n)
 	}
-	return all
+	return list
 }
 
 // CloseIf closes the connections of the nodes whose names match, as socket.Conn.Close does.

@@ -48,7 +48,7 @@ func (c *Conns) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 	}
 	n.recordSent(&assign)
 	if !send() {
-		n.recordAnswer(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID})
+		n.recordEnd(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID})
 		return dispatch.ErrRefused
 	}
 	return nil
@@ -99,7 +99,7 @@ func jobAssign(a *wire.Assignment) wire.JobAssign {
 func (c *Conns) Cancel(ctx context.Context, to core.NodeID, job core.JobID, attempt int) {
 	active := wire.ActiveJob{JobID: string(job), AttemptID: attempt}
 	if n := c.get(to); n != nil {
-		n.ws.Send(wire.JobCancel{ActiveJob: active})
+		n.cancel(active)
 		return
 	}
 	if c.cancelRemote(ctx, to, active) {

@@ -94,7 +94,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, given *compat.Nod
 	}
 	n.presence.recordBeat(a.Lists)
 	for _, job := range beat.Cancel {
-		n.ws.Send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: string(job.Job), AttemptID: job.Attempt}})
+		n.cancel(wire.ActiveJob{JobID: string(job.Job), AttemptID: job.Attempt})
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (s *Server) handleAck(ctx context.Context, n *conn, in *wire.JobAck) *wire.
 	case wire.NotFound:
 		return nil // the store may have been emptied: the node's next list of jobs decides
 	}
-	n.ws.Send(wire.JobCancel(*in)) // another node has the job, or it has ended
+	n.cancel(in.ActiveJob) // another node has the job, or it has ended
 	return nil
 }
 
@@ -172,7 +172,7 @@ func (s *Server) handleReject(ctx context.Context, n *conn, in *wire.JobReject) 
 	if e != nil {
 		return e
 	}
-	n.removeRemoteJob(in.ActiveJob)
+	n.recordEnd(in.ActiveJob)
 	return onlyStoreErrors(s.fail(ctx, r, in.Reason))
 }
 
@@ -263,7 +263,7 @@ func (s *Server) handleFail(ctx context.Context, n *conn, in *wire.JobFail) *wir
 // acknowledge acknowledges the outcome of an attempt. If the store failed the answer is that error, and the node repeats the
 // outcome.
 func (s *Server) acknowledge(n *conn, job wire.ActiveJob, err error) *wire.Error {
-	n.removeRemoteJob(job)
+	n.recordEnd(job)
 	ack := wire.JobResultAck{ActiveJob: job, Accepted: err == nil}
 	if err != nil {
 		e := convert.Error(err)
@@ -282,7 +282,7 @@ func (s *Server) handleCancelled(ctx context.Context, n *conn, in *wire.JobCance
 	if e != nil {
 		return e
 	}
-	n.removeRemoteJob(in.ActiveJob)
+	n.recordEnd(in.ActiveJob)
 	return onlyStoreErrors(s.Jobs.Fail(ctx, r, core.ReasonCancelled, ""))
 }
 

@@ -89,6 +89,9 @@ func (s *Server) checkPresence(n *conn, now time.Time) {
 // handlePong renews the presence of a node that has answered a ping. It is called by the goroutine that reads the connection. A node that
 // the store does not know, or knows in a later epoch, is left to its next heartbeat, which lists its jobs.
 func (s *Server) handlePong(ctx context.Context, n *conn) {
+	n.recordPong()
+	n.handling.Store(true)
+	defer n.handling.Store(false)
 	p, now := &n.presence, time.Now()
 	p.read.Store(true)
 	if !p.isDue(now, s.Presence) || now.Sub(p.tried) < s.Presence/4 || now.Sub(p.beat) > quietAfter {

@@ -102,7 +102,7 @@ func (c *Conns) handleAssign(ctx context.Context, m *bus.Message, in *assignMess
 			c.traceRemote(in, began, "")
 			return nil
 		}
-		n.recordAnswer(in.job())
+		n.recordEnd(in.job())
 	}
 	c.traceRemote(in, began, "refused")
 	return c.sendUndelivered(ctx, m.From, undeliveredMessage{in.Node, in.Epoch, in.job()})
@@ -159,7 +159,7 @@ func handleUndelivered(jobs Failer) func(context.Context, *bus.Message) error {
 
 func (c *Conns) handleCancel(_ context.Context, _ *bus.Message, in *cancelMessage) error {
 	if n := c.get(in.Node); n != nil {
-		n.ws.Send(wire.JobCancel{ActiveJob: in.Job})
+		n.cancel(in.Job)
 	}
 	return nil // else the answers to the node's heartbeats cancel it
 }

@@ -202,7 +202,7 @@ func TestPartialResultsAreLimited(t *testing.T) {
 			}
 			time.Sleep(partialInterval)
 		}
-		n.removeRemoteJob(with)
+		n.recordEnd(with)
 		if to := n.partialReceiver(with); to != "" {
 			t.Errorf("after the end of the job: %q", to)
 		}

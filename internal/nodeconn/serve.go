@@ -103,7 +103,10 @@ func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 			return
 		}
 		n.presence.read.Store(true)
-		if e := s.handle(ctx, n, m); e != nil {
+		n.handling.Store(true)
+		e := s.handle(ctx, n, m)
+		n.handling.Store(false)
+		if e != nil {
 			if e.Code == wire.Forbidden {
 				n.audit(actionMessage, string(n.id), n.declared.Tenant, e)
 			}
@@ -290,21 +293,8 @@ func (s *Server) disconnected(ctx context.Context, n *conn) {
 			s.Log.Warn("could not move the jobs of a node that did not reconnect", "node_id", n.id, "error", err)
 		}
 	})
-	s.recordLost(ctx, n)
-}
-
-// recordBackoff is between two tries to record a lost connection.
-var recordBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
-
-// recordLost records a lost connection in the store, so that no instance chooses the node until it reconnects. It is tried until
-// the store answers or the grace period is over, when the node is lost anyway.
-func (s *Server) recordLost(ctx context.Context, n *conn) {
-	ctx, cancel := context.WithTimeout(ctx, s.Grace)
-	defer cancel()
-	recordBackoff.Retry(ctx, func() error {
-		if !s.Conns.isLost(n) {
-			return nil // it has reconnected
-		}
-		return s.Nodes.Disconnected(ctx, n.id, n.currentEpoch(), n.connection)
-	})
+	n.lose()
+	if n.mustRecord() {
+		s.record(ctx, n) // so that no instance chooses the node until it reconnects
+	}
 }

@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -29,6 +30,28 @@ func (r *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 		n.ClearMissedACKs() // it may have missed ACKs only because its connection was dead
 	}
 	return nil
+}
+
+// Silent records that nothing has come over a node's connection for a while although the node has a job: it counts as disconnected, with its
+// connection open, until Heard.
+func (r *Registry) Silent(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64, silence time.Duration) error {
+	declared, err := r.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection, Lost: true, SilentFor: silence})
+	if err != nil || declared == nil || declared.Epoch != epoch {
+		return err
+	}
+	r.cfg.Events.Record(store.Event{
+		Kind: store.EventNodeSilent, Node: id, Tenant: declared.Tenant, Detail: "nothing came from it for " + silence.Round(10*time.Millisecond).String(),
+	})
+	return nil
+}
+
+// Heard records that something has come over the connection of a node that was silent.
+func (r *Registry) Heard(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
+	err := r.Reconnected(ctx, id, epoch, connection)
+	if err == nil {
+		r.metrics.SilentHeard.Inc()
+	}
+	return err
 }
 
 // KeepAlive records that a node has answered a ping although no heartbeat has come for a while. It reports whether that has renewed the

@@ -158,7 +158,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.stats = s.newStats(c, instance)
 	dispatchCfg := dispatchConfig(c, instance)
 	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer, dispatchCfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
-	dispatchCfg.MissedACKs = s.nodeConns.MissedACKs
+	dispatchCfg.MissedACKs, dispatchCfg.Events = s.nodeConns.MissedACKs, s.events
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared, dispatchCfg.SendOffer = s.Audio.Has, s.fence(), s.sharesStore(), offerSender(s.Bus)
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
@@ -262,6 +262,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loopsEnded.Go(func() { s.Sessions.RenewTenants(loops) })
 	loopsEnded.Go(func() { s.hub.Run(loops) })
 	loopsEnded.Go(func() { s.nodeServer.WatchPresence(loops) })
+	loopsEnded.Go(func() { s.nodeServer.WatchSilence(loops) })
 	loopsEnded.Go(func() { s.guards.run(loops) })
 	loopsEnded.Go(func() { s.events.Run(loops, s.Store) })
 	loopsEnded.Go(func() { s.audit.Run(loops, s.Store) })

@@ -152,15 +152,16 @@ func TestCloseCompletesWithPeerClose(t *testing.T) {
 	c.expect(fin|pong, "") // so a Read is in progress
 	conn.Close(wire.CloseNormal, nil)
 	c.expectClose(wire.CloseNormal)
-	socket.Received(conn)
+	reads := socket.Reads(conn)
 	answer := slices.Concat(frame(fin|text, "dropped"), encodeClose(1000, ""))
 	for _, b := range answer {
 		c.send([]byte{b})
-		for deadline := time.Now().Add(testTimeout); !socket.Received(conn); runtime.Gosched() {
+		for deadline := time.Now().Add(testTimeout); socket.Reads(conn) == reads; runtime.Gosched() {
 			if time.Now().After(deadline) {
 				t.Fatal("the answer is not read")
 			}
 		}
+		reads = socket.Reads(conn)
 	}
 	s.awaitDone(conn)
 }

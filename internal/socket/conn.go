@@ -30,9 +30,9 @@ type Conn struct {
 	part       uint8 // of the hub; set before the connection is used
 	onPong     func(payload []byte)
 	done       chan struct{}
-	received   atomic.Bool // bytes arrived since the watchdog's last check
-	health     health      // used by the watchdog only
-	message    *[]byte     // the buffer that Read returned; used by the reader only
+	reads      atomic.Uint64 // how often bytes arrived
+	health     health        // used by the watchdog only
+	message    *[]byte       // the buffer that Read returned; used by the reader only
 
 	mu              lockwait.Mutex[lockwait.SocketConn]
 	owner           any // as SetOwner set it
@@ -295,7 +295,7 @@ func (t *transport) Read(b []byte) (int, error) {
 	}
 	n, err := t.Conn.Read(b)
 	if n > 0 {
-		t.conn.received.Store(true)
+		t.conn.reads.Add(1)
 	}
 	if err != nil {
 		t.readFailed.Store(true)

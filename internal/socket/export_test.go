@@ -8,8 +8,8 @@ func CheckHealth(c *Conn, now time.Duration) { c.checkHealth(now) }
 // NextPing is when the next ping is due if nothing is received.
 func NextPing(c *Conn) time.Duration { return c.health.nextPing }
 
-// Received reports whether bytes were received since the last call, or the last check by the watchdog.
-func Received(c *Conn) bool { return c.received.Swap(false) }
+// Reads is how often bytes arrived.
+func Reads(c *Conn) uint64 { return c.reads.Load() }
 
 // Writes is how often the writer asked for something to write.
 func Writes(c *Conn) uint64 {

@@ -116,13 +116,23 @@ func (c *Conn) SendText(text []byte) bool { return c.enqueue(opText, text) }
 // SendBinary queues a copy of b as a binary frame, like Send.
 func (c *Conn) SendBinary(b []byte) bool { return c.enqueue(opBinary, b) }
 
-// AllWritten reports whether everything that was queued was given to the network.
-func (c *Conn) AllWritten() bool {
+// Progress is what a connection has done so far.
+type Progress struct {
+	Reads  uint64 // how often bytes arrived
+	Writes uint64 // how often the writer looked for something to write
+	Unsent bool   // something waits to be written
+}
+
+// Progress returns what the connection has done so far.
+func (c *Conn) Progress() Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	frames, _ := c.queue.unsent()
-	return frames == 0
+	return Progress{Reads: c.reads.Load(), Writes: uint64(c.queue.writes), Unsent: frames > 0}
 }
+
+// AllWritten reports whether everything that was queued was given to the network.
+func (c *Conn) AllWritten() bool { return !c.Progress().Unsent }
 
 // Feed sends the binary frames of a source as fast as the peer reads: a frame is fetched only when nothing waits to be written,
 // so a long feed does not fill the queue. Frames that were queued before precede it; frames that are queued later may overtake it.

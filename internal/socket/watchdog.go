@@ -11,6 +11,7 @@ import (
 // health is what the watchdog knows of a connection. Times are measured from when the hub started.
 type health struct {
 	nextPing    time.Duration // 0: the connection was never checked
+	reads       uint64        // Conn.reads at the last check
 	unanswered  int           // pings since bytes were last received
 	writes      uint          // the write that was in progress at the last check
 	writeSince  time.Duration // since when that write is in progress
@@ -109,7 +110,10 @@ func (c *Conn) checkHealth(now time.Duration) {
 	if keepalive > 0 && now-s.messageAt+2*o.checkInterval() > keepalive {
 		c.enqueue(opText, keepaliveText)
 	}
-	switch received := c.received.Swap(false); {
+	reads := c.reads.Load()
+	received := reads != s.reads
+	s.reads = reads
+	switch {
 	case received || s.nextPing == 0:
 		s.unanswered = 0
 	case now < s.nextPing:

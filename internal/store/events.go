@@ -14,6 +14,8 @@ type EventKind string
 const (
 	EventNodeRegistered   EventKind = "node_registered"   // a node began an epoch
 	EventNodeLost         EventKind = "node_lost"         // a node did not reconnect, or fell silent, and its jobs moved
+	EventNodeSilent       EventKind = "node_silent"       // nothing came from a connected node although it has a job
+	EventJobsMoved        EventKind = "jobs_moved"        // jobs of a node that is disconnected or silent got another node
 	EventNodeLeft         EventKind = "node_left"         // a node stopped and said so
 	EventNodeRemoved      EventKind = "node_removed"      // an operator removed a node
 	EventNodeEvicted      EventKind = "node_evicted"      // a node that was silent for the retention time was removed
@@ -37,7 +39,7 @@ const (
 // EventKinds lists every kind.
 func EventKinds() []EventKind {
 	return []EventKind{
-		EventNodeRegistered, EventNodeLost, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed, EventNodeEjected, EventNodeReadmitted,
+		EventNodeRegistered, EventNodeLost, EventNodeSilent, EventJobsMoved, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed, EventNodeEjected, EventNodeReadmitted,
 		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader, EventPoolsChanged,
 		EventServiceUnavailable, EventCoverage,
 	}

@@ -98,12 +98,14 @@ type RegisterParams struct {
 	Drained bool
 }
 
-// ConnectParams says that a connection of a node was established or lost.
+// ConnectParams says that a connection of a node was established or lost, or is silent.
 type ConnectParams struct {
 	Node       core.NodeID
 	Epoch      core.Epoch
 	Connection uint64 // counts up within an epoch; 0: none, the node does not need one
 	Lost       bool
+	// SilentFor is for how long nothing has come over a connection that counts as lost because it is silent; 0: it is not silent.
+	SilentFor time.Duration
 }
 
 // KeepAliveParams names a node that has answered a ping.

@@ -20,7 +20,8 @@ type Dispatch struct {
 	Deliveries         *prometheus.CounterVec // result
 	ACKTimeouts        prometheus.Counter
 	NodeBusy           prometheus.Counter
-	Retries            *prometheus.CounterVec   // reason
+	Retries            *prometheus.CounterVec // reason
+	MoveDelay          prometheus.Histogram
 	Jobs               *prometheus.CounterVec   // state
 	JobDuration        *prometheus.HistogramVec // state
 	Fenced             *prometheus.CounterVec   // message, cause
@@ -57,7 +58,9 @@ func newDispatch(f factory) Dispatch {
 		ACKTimeouts:        f.counter("lingua_ack_timeouts_total", "Attempts that their node did not acknowledge in time."),
 		NodeBusy:           f.counter("lingua_node_busy_total", "Jobs that a node refused because it was overloaded, at the delivery or after it."),
 		Retries:            f.counterVec("lingua_retries_total", "Attempts that were followed by another, by reason.", "reason"),
-		Jobs:               f.counterVec("lingua_jobs_total", "Jobs that ended, by state.", "state"),
+		MoveDelay: f.histogram("lingua_move_delay_seconds", "From the last sign of a node that is disconnected or silent to the delivery of its job to another.",
+			prometheus.ExponentialBuckets(0.025, 2, 12)),
+		Jobs: f.counterVec("lingua_jobs_total", "Jobs that ended, by state.", "state"),
 		JobDuration: f.histogramVec("lingua_job_duration_seconds", "From the record of a job to its end.",
 			prometheus.ExponentialBuckets(1e-3, 2, 16), "state"),
 		Fenced: f.counterVec("lingua_fenced_total",

@@ -23,7 +23,7 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	}
 	next := p.Node
 	next.Epoch = core.Epoch(s.time(now).UnixMicro())
-	next.Revision, next.Version, next.Drained, next.Disconnected, next.Admission = 1, 1, p.Drained, false, core.Admission{}
+	next.Revision, next.Version, next.Drained, next.Disconnected, next.SilentSince, next.Admission = 1, 1, p.Drained, false, 0, core.Admission{}
 	if known {
 		next.Epoch = max(n.current.Epoch+1, next.Epoch)
 		next.Revision, next.Version = n.current.Revision+1, n.current.Version+1
@@ -184,9 +184,15 @@ func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node,
 		return n.current, nil
 	}
 	n.connection = p.Connection
-	if n.current.Disconnected != p.Lost {
-		next := *n.current
-		next.Disconnected = p.Lost
+	next := *n.current
+	next.Disconnected = p.Lost
+	switch {
+	case !p.Lost || p.SilentFor == 0:
+		next.SilentSince = 0
+	case next.SilentSince == 0:
+		next.SilentSince = s.time(s.now()).Add(-p.SilentFor).UnixMilli()
+	}
+	if next.Disconnected != n.current.Disconnected || next.SilentSince != n.current.SilentSince {
 		s.publishChange(n, &next)
 	}
 	return n.current, nil

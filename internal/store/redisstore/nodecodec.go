@@ -64,11 +64,28 @@ func (f nodeFields) apply(n *core.Node) error {
 	rev, errRev := strconv.ParseInt(f.rev, 10, 64)
 	ver, errVer := strconv.ParseInt(f.ver, 10, 64)
 	n.Epoch, n.Revision, n.Version = core.Epoch(epoch), core.Revision(rev), core.Version(ver)
-	n.Drained, n.Disconnected, n.Admission = f.drained == "1", f.disconnected == "1", decodeAdmission(f.admission)
+	n.Drained, n.Admission = f.drained == "1", decodeAdmission(f.admission)
+	switch disconnected := storedNumber(f.disconnected); disconnected {
+	case 0:
+		n.Disconnected, n.SilentSince = false, 0
+	case 1:
+		n.Disconnected, n.SilentSince = true, 0
+	default:
+		n.Disconnected, n.SilentSince = true, disconnected
+	}
 	if err != nil || errRev != nil || errVer != nil {
 		return errMalformed
 	}
 	return nil
+}
+
+// storedNumber returns a stored number that is not negative and has no fraction; 0 for any other text, as read_number of the scripts does.
+func storedNumber(text string) int64 {
+	n, err := strconv.ParseUint(text, 10, 63)
+	if err != nil || len(text) > maxDigits {
+		return 0
+	}
+	return int64(n)
 }
 
 func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {

@@ -127,7 +127,8 @@ func nextDeclaration(p *store.HeartbeatParams) (*core.Node, string, error) {
 		return nil, "", nil
 	}
 	next := *p.Declared
-	next.ID, next.Drained, next.Disconnected, next.Admission = p.Known.ID, p.Known.Drained, p.Known.Disconnected, p.Known.Admission
+	next.ID, next.Drained, next.Disconnected, next.SilentSince = p.Known.ID, p.Known.Drained, p.Known.Disconnected, p.Known.SilentSince
+	next.Admission = p.Known.Admission
 	if next.SameDeclaration(p.Known) {
 		return nil, "", nil
 	}
@@ -175,7 +176,8 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 // Connect implements store.Nodes.
 func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node, error) {
 	_, r, err := s.client.runScript(ctx, &scriptConnect, []string{s.keys.meta(p.Node)},
-		strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Connection, 10), flag(p.Lost))
+		strconv.FormatInt(int64(p.Epoch), 10), strconv.FormatUint(p.Connection, 10), flag(p.Lost),
+		strconv.FormatInt(p.SilentFor.Milliseconds(), 10))
 	if err != nil {
 		return nil, err
 	}

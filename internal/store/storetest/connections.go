@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -11,6 +12,7 @@ import (
 // connectionBehaviours is the specification of Nodes.Connect.
 var connectionBehaviours = []behaviour{
 	{"a disconnected node keeps its jobs and gets no new ones until it is connected again", testLostConnection},
+	{"a node whose connection is silent gets no new jobs until something comes", testSilentConnection},
 	{"a report about an earlier connection changes nothing", testEarlierConnection},
 	{"a report about a connection of an earlier epoch changes nothing", testConnectionOfEarlierEpoch},
 	{"heartbeats and drains do not change whether a node is connected", testDisconnectedThroughChanges},
@@ -39,6 +41,41 @@ func testLostConnection(t *testing.T, h *Harness) {
 	connected := h.connect(t, n, 2, false)
 	if connected.Disconnected || connected.Version != lost.Version+1 {
 		t.Errorf("connected again: %+v, want the next version", connected)
+	}
+	h.mustReserve(t, n, "job-2")
+}
+
+func testSilentConnection(t *testing.T, h *Harness) {
+	n := h.registerOver(t, "node-a", 1)
+	h.mustReserve(t, n, "job-1")
+	report := store.ConnectParams{Node: n.ID, Epoch: n.Epoch, Connection: 1, Lost: true, SilentFor: 2 * time.Second}
+	silent := h.connectWith(t, report)
+	status, err := h.Store.Node(t.Context(), n.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	since := time.UnixMilli(silent.SilentSince)
+	if late := status.At.Sub(since) - report.SilentFor; !silent.Disconnected || late < -time.Millisecond || late > h.Slack+time.Second {
+		t.Errorf("silent since %v, which is %v later than it should be: %+v", since, late, silent)
+	}
+	if v := h.reserve(t, n, "job-2"); v != store.NotReady || !status.Closed || status.InFlight() != 1 {
+		t.Errorf("reserve on a silent node: %s, its status: %+v", v, status)
+	}
+	h.Wait(2 * time.Millisecond)
+	for what, now := range map[string]*core.Node{
+		"reported again":    h.connectWith(t, report),
+		"after a heartbeat": h.heartbeat(t, silent, heartbeat{seq: 1, health: core.HealthReady}).Node,
+	} {
+		if now.SilentSince != silent.SilentSince || now.Version != silent.Version {
+			t.Errorf("%s: %+v, want it as before", what, now)
+		}
+	}
+	if lost := h.connect(t, n, 1, true); !lost.Disconnected || lost.SilentSince != 0 || lost.Version != silent.Version+1 {
+		t.Errorf("then its connection is lost: %+v", lost)
+	}
+	h.connectWith(t, report)
+	if heard := h.connect(t, n, 1, false); heard.Disconnected || heard.SilentSince != 0 {
+		t.Errorf("then something comes: %+v", heard)
 	}
 	h.mustReserve(t, n, "job-2")
 }
@@ -136,9 +173,14 @@ func testConnectUnknownNode(t *testing.T, h *Harness) {
 // connect reports that a connection was established or lost, and returns the node as it is then.
 func (h *Harness) connect(t *testing.T, n *core.Node, connection uint64, lost bool) *core.Node {
 	t.Helper()
-	now, err := h.Store.Connect(t.Context(), store.ConnectParams{Node: n.ID, Epoch: n.Epoch, Connection: connection, Lost: lost})
+	return h.connectWith(t, store.ConnectParams{Node: n.ID, Epoch: n.Epoch, Connection: connection, Lost: lost})
+}
+
+func (h *Harness) connectWith(t *testing.T, p store.ConnectParams) *core.Node {
+	t.Helper()
+	now, err := h.Store.Connect(t.Context(), p)
 	if err != nil {
-		t.Fatalf("connect %s: %v", n.ID, err)
+		t.Fatalf("connect %s: %v", p.Node, err)
 	}
 	return now
 }

@@ -47,11 +47,11 @@ func testJobFields(t *testing.T, h *Harness) {
 }
 
 // decidedByTheStore are the fields of a node that a registration does not set.
-var decidedByTheStore = []string{"ID", "Epoch", "Revision", "Version", "Drained", "Disconnected", "Admission"}
+var decidedByTheStore = []string{"ID", "Epoch", "Revision", "Version", "Drained", "Disconnected", "SilentSince", "Admission"}
 
 // declaration returns what a node declares.
 func declaration(n core.Node) core.Node {
-	n.ID, n.Epoch, n.Revision, n.Version, n.Drained, n.Disconnected, n.Admission = "", 0, 0, 0, false, false, core.Admission{}
+	n.ID, n.Epoch, n.Revision, n.Version, n.Drained, n.Disconnected, n.SilentSince, n.Admission = "", 0, 0, 0, false, false, 0, core.Admission{}
 	return n
 }
 

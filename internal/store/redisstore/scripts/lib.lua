@@ -67,9 +67,10 @@ local function is_closed(now, ready, seen, held, presence)
   return ready ~= '1' or now - tonumber(seen) >= presence or is_held, is_held
 end
 
--- Returns the field ready: '1' if health, drain and connection allow new jobs.
+-- Returns the field ready: '1' if health, drain and connection allow new jobs. The field disconnected is 0, 1 while the connection is lost, or
+-- since when nothing has come over it.
 local function ready_flag(healthy, drained, disconnected)
-  return (healthy == '1' and drained ~= '1' and disconnected ~= '1') and '1' or '0'
+  return (healthy == '1' and drained ~= '1' and read_number(disconnected) == 0) and '1' or '0'
 end
 
 -- Returns the field grant, with which a reservation compares first: the epoch and revision on which jobs may be granted, '' while

@@ -40,6 +40,8 @@ export function eventTone(e: Pick<Event, 'kind' | 'ready' | 'detail'>): Tone {
     case 'store_down':
     case 'dead_letter':
       return 'bad';
+    case 'node_silent':
+    case 'jobs_moved':
     case 'takeover':
     case 'node_drained':
     case 'node_evicted':

@@ -28,6 +28,16 @@ test('details in the language of the page', () => {
   expect(detail({ kind: 'node_registered', detail: 'again' })).toBe('again');
   expect(detail({ kind: 'node_lost', detail: 'silent' })).toBe('sent no heartbeats');
   expect(detail({ kind: 'node_lost', detail: 'something new' })).toBe('');
+  expect(detail({ kind: 'node_silent', detail: 'nothing came from it for 2.1s' })).toBe(
+    'nothing came from it for 2.1 s',
+  );
+  expect(detail({ kind: 'node_silent', detail: 'nothing came from it for 950ms' })).toBe(
+    'nothing came from it for 950 ms',
+  );
+  expect(detail({ kind: 'node_silent', detail: 'something new' })).toBe('');
+  expect(detail({ kind: 'jobs_moved', detail: '1.905s after its last sign' })).toBe('1.9 s after its last sign');
+  expect(detail({ kind: 'jobs_moved', detail: '1m2.345s after its last sign' })).toBe('1 min 2 s after its last sign');
+  expect(detail({ kind: 'jobs_moved', detail: 'at once after its last sign' })).toBe('');
   expect(detail({ kind: 'coverage', ready: 0, detail: 'en-zh has no ready node' })).toBe('no ready node');
   expect(detail({ kind: 'coverage', ready: 2, detail: 'en-zh has a ready node again' })).toBe('ready nodes again: 2');
   expect(detail({ kind: 'coverage', detail: '4 more directions have no ready node' })).toBe('');

@@ -16,12 +16,12 @@ function position(id: string): number {
   return Number(id.slice(id.indexOf('-') + 1)) || 0;
 }
 
-/** goDuration reads a duration as the scheduler writes it, such as 1m30s, in milliseconds. */
+/** goDuration reads a duration as the scheduler writes it, such as 1m30s, 2.13s or 950ms, in milliseconds. */
 function goDuration(text: string): number | undefined {
-  const parts = /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?$/.exec(text);
+  const parts = /^(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?(?:(\d+)ms)?$/.exec(text);
   if (!parts || text === '') return undefined;
-  const [hours, minutes, seconds] = parts.slice(1).map((n) => Number(n ?? 0));
-  return ((hours ?? 0) * 3600 + (minutes ?? 0) * 60 + (seconds ?? 0)) * 1000;
+  const [hours, minutes, seconds, ms] = parts.slice(1).map((n) => Number(n ?? 0));
+  return Math.round(((hours ?? 0) * 3600 + (minutes ?? 0) * 60 + (seconds ?? 0)) * 1000) + (ms ?? 0);
 }
 
 const ejections = ['failing', 'ack_timeouts', 'silent'] as const;
@@ -43,6 +43,16 @@ function registration(detail: string): string {
 function loss(detail: string): string {
   if (detail === 'silent') return t('event.lost.silent');
   return detail === 'did not reconnect' ? t('event.lost.reconnect') : '';
+}
+
+function silence(detail: string): string {
+  const ms = goDuration(/^nothing came from it for (.+)$/.exec(detail)?.[1] ?? '');
+  return ms === undefined ? '' : t('event.silent.for', { time: duration(ms) });
+}
+
+function move(detail: string): string {
+  const ms = goDuration(/^(.+) after its last sign$/.exec(detail)?.[1] ?? '');
+  return ms === undefined ? '' : t('event.moved.after', { time: duration(ms) });
 }
 
 /** split returns what is before and after a mark; undefined: the text does not have it. */
@@ -69,6 +79,10 @@ export function eventDetail(e: Event): string {
       return registration(detail);
     case 'node_lost':
       return loss(detail);
+    case 'node_silent':
+      return silence(detail);
+    case 'jobs_moved':
+      return move(detail);
     case 'node_removed':
       return detail === 'revoked' ? t('event.removed.revoked') : '';
     case 'node_ejected':

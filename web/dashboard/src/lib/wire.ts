@@ -369,7 +369,7 @@ export interface Event {
   id: string;
   /** When it happened, Unix milliseconds on the clock of the instance that recorded it. */
   at_ms: number;
-  kind: 'node_registered' | 'node_lost' | 'node_left' | 'node_removed' | 'node_evicted' | 'node_drained' | 'node_resumed' | 'node_ejected' | 'node_readmitted' | 'instance_started' | 'instance_stopping' | 'takeover' | 'dead_letter' | 'store_down' | 'store_up' | 'stats_leader' | 'pools_changed' | 'service_unavailable' | 'coverage';
+  kind: 'node_registered' | 'node_lost' | 'node_silent' | 'jobs_moved' | 'node_left' | 'node_removed' | 'node_evicted' | 'node_drained' | 'node_resumed' | 'node_ejected' | 'node_readmitted' | 'instance_started' | 'instance_stopping' | 'takeover' | 'dead_letter' | 'store_down' | 'store_up' | 'stats_leader' | 'pools_changed' | 'service_unavailable' | 'coverage';
   /** The node that it is about. */
   node_id?: string;
   /** The instance that recorded it. */
@@ -679,6 +679,8 @@ export interface Node {
   drained: boolean;
   /** Its connection is lost and within the grace period: it keeps its jobs and gets no new ones. */
   disconnected?: boolean;
+  /** Since when nothing has come over its connection although it has a job, Unix milliseconds on the clock of the store. It counts as disconnected until something comes. */
+  silent_since_ms?: number;
   /** It registered anew without a list of jobs: it gets none for the time of one attempt, in case it is still busy. */
   held?: boolean;
   /** How long the answering instance prefers other nodes, because this one did not acknowledge deliveries, or says nothing about its jobs. */

@@ -114,6 +114,8 @@ export const nodes = {
   'nodes.notice.times': '{n} times in a row.',
   'nodes.notice.until': 'Its slots are raised again',
   'nodes.notice.disconnected': 'Its connection is lost. It keeps its jobs for the grace period and gets no new ones.',
+  'nodes.notice.disconnected.silent':
+    'Silent for {time}: nothing comes over its connection although it has a job; its jobs move, and it gets none until something comes.',
   'nodes.notice.offline': 'It has not been seen recently, and gets no jobs.',
   'nodes.notice.held': 'It registered anew without a list of its jobs: it gets none for the time of one attempt.',
   'nodes.notice.aside': 'Other nodes are preferred for another {time}: it did not acknowledge deliveries.',

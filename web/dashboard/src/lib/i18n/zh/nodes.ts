@@ -111,6 +111,8 @@ export const nodes: Record<keyof typeof en, string> = {
   'nodes.notice.times': '连续 {n} 次。',
   'nodes.notice.until': '重新放宽槽位：',
   'nodes.notice.disconnected': '连接已断开。在宽限期内保留其任务，不再派发新任务。',
+  'nodes.notice.disconnected.silent':
+    '已 {time} 无响应：节点有任务，但连接上没有收到任何数据。其任务会转移到其他节点，收到数据之前不再派发新任务。',
   'nodes.notice.offline': '近期没有心跳，不接收任务。',
   'nodes.notice.held': '重新注册时没有提供任务列表：在一次尝试的时间内不派发任务。',
   'nodes.notice.aside': '未确认投递，在接下来的 {time} 内优先选择其他节点。',
