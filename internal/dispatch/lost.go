@@ -174,7 +174,7 @@ func (f *inFlightJob) onNode() *core.Job {
 func (r *runner) moveJobs(ctx context.Context, id core.NodeID, jobs []*inFlightJob) {
 	moved, sign := 0, r.lastSign(id)
 	defer func() {
-		if moved > 0 {
+		if moved > 0 && !sign.IsZero() {
 			r.cfg.Events.Record(store.Event{
 				Kind: store.EventJobsMoved, Node: id, Tenant: r.fleet.TenantOf(id), Jobs: moved,
 				Detail: time.Since(sign).Round(time.Millisecond).String() + " after its last sign",
@@ -211,7 +211,8 @@ func (r *runner) mayMove(job *core.Job) bool {
 	return job.State == core.StateDispatched && !job.Probe && !strict && job.Attempt <= r.cfg.MaxRetry && r.cfg.HasAudio(job)
 }
 
-// lastSign returns when the last sign of life of a lost node came, as far as this instance knows.
+// lastSign returns when the last sign of life of a silent node came, or when this instance learned that the connection is lost; zero if the
+// node is back.
 func (r *runner) lastSign(id core.NodeID) time.Time {
 	since := r.lost.since(id)
 	n := r.fleet.Node(id)
@@ -247,7 +248,7 @@ func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID, lastSign t
 	r.metrics.Retries.WithLabelValues(string(failure.reason)).Inc()
 	r.log.Info("job moved from a node that lost its connection, or is silent", "job_id", old.ID, "node_id", old.Node, "attempt_id", old.Attempt, "to", j.job.Node)
 	r.tasks.Go(func(ctx context.Context) {
-		if _, e := j.run(ctx); e == nil {
+		if _, e := j.run(ctx); e == nil && !lastSign.IsZero() {
 			r.metrics.MoveDelay.Observe(time.Since(lastSign).Seconds())
 		}
 	})

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -70,6 +72,10 @@ func TestJobMovesFromLostNode(t *testing.T) {
 				}
 				if n := len(h.transport.deliveries()); n != 2 {
 					t.Errorf("%d deliveries, want 2", n)
+				}
+				var delay dto.Metric
+				if err := h.metrics.MoveDelay.Write(&delay); err != nil || delay.Histogram.GetSampleCount() != 1 || delay.Histogram.GetSampleSum() != 0.05 {
+					t.Errorf("%v: the delay of the move: %v, want 50 ms", err, delay.Histogram)
 				}
 				if n := h.inFlight("node-a"); n != 1 {
 					t.Errorf("%d slots of the lost node are taken, want 1", n)
@@ -441,5 +447,33 @@ func TestNodesThatMayHaveTheJobAreLeftOut(t *testing.T) {
 		h.loseConnection("node-a", 1)
 		sleep(time.Second)
 		h.wantOn(p.Job, "node-a", 2)
+	})
+}
+
+// TestDelayOfASilentNode: the jobs of a silent node move like those of a lost one, and the time counts from when something came last.
+func TestDelayOfASilentNode(t *testing.T) {
+	t.Parallel()
+	run(t, func(h *harness) {
+		h.addNode("node-a", 1)
+		p := h.acknowledge(h.dispatch())
+		h.addNode("node-b", 1)
+		if err := h.registry.Silent(h.t.Context(), "node-a", h.fleet.Node("node-a").Epoch(), 1, 2*time.Second); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.registry.Silent(h.t.Context(), "node-a", h.fleet.Node("node-a").Epoch()-1, 9, time.Second); err != nil {
+			t.Errorf("of an earlier epoch: %v", err)
+		}
+		sleep(50 * time.Millisecond)
+		h.wantOn(p.Job, "node-b", 2)
+		var delay dto.Metric
+		if err := h.metrics.MoveDelay.Write(&delay); err != nil || delay.Histogram.GetSampleCount() != 1 || delay.Histogram.GetSampleSum() != 2.05 {
+			t.Errorf("%v: the delay of the move: %v, want 2.05 s", err, delay.Histogram)
+		}
+		if err := h.registry.Heard(h.t.Context(), "node-a", h.fleet.Node("node-a").Epoch(), 1); err != nil {
+			t.Fatal(err)
+		}
+		if n := h.fleet.Node("node-a").Declared(); n.Disconnected || n.SilentSince != 0 {
+			t.Errorf("%+v", n)
+		}
 	})
 }

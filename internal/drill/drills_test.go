@@ -30,9 +30,10 @@ func TestInstanceStopped(t *testing.T) {
 	drill{timeouts: resumableTimeouts, faults: faults}.run(t)
 }
 
-// TestNodesKilledWithInstance kills nodes with their jobs, and with them an instance that would have moved these jobs.
+// TestNodesKilledWithInstance kills nodes with their jobs, stops nodes, whose jobs move and whose results come late, and kills nodes and with them
+// an instance that would have moved these jobs.
 func TestNodesKilledWithInstance(t *testing.T) {
-	drill{timeouts: defaultTimeouts, faults: []fault{killNodes(2 * time.Second), combine(killNodes(downFor), killInstance(downFor))}}.run(t)
+	drill{timeouts: defaultTimeouts, faults: []fault{killNodes(2 * time.Second), freezeNodes(downFor), combine(killNodes(downFor), killInstance(downFor))}}.run(t)
 }
 
 // TestRollingRestart restarts all instances one after the other: nothing is lost and nothing fails.
@@ -68,7 +69,7 @@ func TestSoak(t *testing.T) {
 		t.Skip("it runs with -drill-for")
 	}
 	drill{timeouts: resumableTimeouts, watchGrowth: true, faults: append(redisFaults(),
-		killInstance(downFor), stopInstanceFault(), cutConnections(3*time.Second), killNodes(downFor),
+		killInstance(downFor), stopInstanceFault(), cutConnections(3*time.Second), killNodes(downFor), freezeNodes(downFor),
 		combine(killNodes(downFor), killInstance(downFor)), combine(cutConnections(3*time.Second), killInstance(downFor)),
 	)}.run(t)
 }

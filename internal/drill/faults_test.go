@@ -273,6 +273,15 @@ func killNodes(duration time.Duration) fault {
 	}}
 }
 
+// freezeNodes stops some of the nodes with all their jobs, while their connections stay open, and lets them go on with what they had.
+func freezeNodes(duration time.Duration) fault {
+	return fault{name: "freeze nodes", duration: duration, recoveryLimit: duration + 15*time.Second, inject: func(c *testCluster) (string, func()) {
+		p := c.killableNodes.Process()
+		c.Must(p.Stop(c.TB.Context()))
+		return fmt.Sprintf("%d nodes", c.killableNodes.Config.Count), func() { c.Must(p.Continue()) }
+	}}
+}
+
 // combine injects two faults, the second while the first is in effect.
 func combine(a, b fault) fault {
 	return fault{

@@ -83,14 +83,6 @@ func (n *conn) recordPong() {
 	n.watch.recordPong(time.Now())
 }
 
-// cancel tells the node to stop a job.
-func (n *conn) cancel(job wire.ActiveJob) {
-	n.ws.Send(wire.JobCancel{ActiveJob: job})
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.watch.remove(job)
-}
-
 // recordEnd records that a job has ended for the node, or never reached it.
 func (n *conn) recordEnd(job wire.ActiveJob) {
 	n.mu.Lock()

@@ -99,7 +99,7 @@ func jobAssign(a *wire.Assignment) wire.JobAssign {
 func (c *Conns) Cancel(ctx context.Context, to core.NodeID, job core.JobID, attempt int) {
 	active := wire.ActiveJob{JobID: string(job), AttemptID: attempt}
 	if n := c.get(to); n != nil {
-		n.cancel(active)
+		n.ws.Send(wire.JobCancel{ActiveJob: active})
 		return
 	}
 	if c.cancelRemote(ctx, to, active) {

@@ -26,15 +26,27 @@ type link struct {
 	recording        bool
 }
 
+// want sets the state, unless the connection has ended.
+func (l *link) want(state linkState) {
+	if l.wanted != linkLost {
+		l.wanted = state
+	}
+}
+
+// begin reports whether the caller has to call Server.record.
+func (l *link) begin() bool {
+	if l.recording || l.wanted == l.recorded {
+		return false
+	}
+	l.recording = true
+	return true
+}
+
 // mustRecord reports whether the caller has to call Server.record.
 func (n *conn) mustRecord() bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.link.recording || n.link.wanted == n.link.recorded {
-		return false
-	}
-	n.link.recording = true
-	return true
+	return n.link.begin()
 }
 
 // nextLink returns the state to record, and for how long the node has been silent. It reports false, and the recording has ended, if there is
@@ -59,7 +71,7 @@ func (n *conn) setRecorded(state linkState) {
 func (n *conn) lose() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.link.wanted = linkLost
+	n.link.want(linkLost)
 }
 
 // recordBackoff is between two tries to record the state of a connection.
@@ -83,7 +95,7 @@ func (s *Server) record(ctx context.Context, n *conn) {
 	})
 }
 
-// recordLink records one state of a connection, if the connection is still the node's one.
+// recordLink records one state of a connection. The store ignores what is about an earlier connection or epoch.
 func (s *Server) recordLink(ctx context.Context, n *conn, state linkState, silence time.Duration) error {
 	switch state {
 	case linkLost:
@@ -92,23 +104,12 @@ func (s *Server) recordLink(ctx context.Context, n *conn, state linkState, silen
 		}
 		return s.Nodes.Disconnected(ctx, n.id, n.currentEpoch(), n.connection)
 	case linkSilent:
-		if s.Conns.get(n.id) != n {
-			return nil
-		}
-		err := s.Nodes.Silent(ctx, n.id, n.currentEpoch(), n.connection, silence)
-		if err == nil {
-			s.Log.Info("nothing comes from a node although it has a job: its jobs move to nodes with a free slot",
-				"node_id", n.id, "silent_for", silence.Round(time.Millisecond).String())
-		}
-		return err
-	}
-	if s.Conns.get(n.id) != n {
-		return nil
+		return s.Nodes.Silent(ctx, n.id, n.currentEpoch(), n.connection, silence)
 	}
 	err := s.Nodes.Heard(ctx, n.id, n.currentEpoch(), n.connection)
 	var e *wire.Error
 	if errors.As(err, &e) && e.Code == wire.StaleEpoch {
-		return nil // it has registered elsewhere
+		return nil // it has registered elsewhere, or left
 	}
 	return err
 }

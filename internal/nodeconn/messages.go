@@ -94,7 +94,7 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, given *compat.Nod
 	}
 	n.presence.recordBeat(a.Lists)
 	for _, job := range beat.Cancel {
-		n.cancel(wire.ActiveJob{JobID: string(job.Job), AttemptID: job.Attempt})
+		n.ws.Send(wire.JobCancel{ActiveJob: wire.ActiveJob{JobID: string(job.Job), AttemptID: job.Attempt}})
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ func (s *Server) handleAck(ctx context.Context, n *conn, in *wire.JobAck) *wire.
 	case wire.NotFound:
 		return nil // the store may have been emptied: the node's next list of jobs decides
 	}
-	n.cancel(in.ActiveJob) // another node has the job, or it has ended
+	n.ws.Send(wire.JobCancel(*in)) // another node has the job, or it has ended
 	return nil
 }
 

@@ -60,6 +60,24 @@ func TestMissedACKs(t *testing.T) {
 	}
 }
 
+// TestMissedACKOfAMovedJob: that the job moved and the node was told to stop it does not excuse the node.
+func TestMissedACKOfAMovedJob(t *testing.T) {
+	t.Parallel()
+	i := startInstance(t, newStore(), "i-a", "i-a", false)
+	i.ACKTimeout = 1
+	i.connectNode(t, "n", 2)
+	job := assignment("")
+	if err := i.Deliver(t.Context(), node("i-a"), job); err != nil {
+		t.Fatal(err)
+	}
+	i.missedACKs()
+	i.Cancel(t.Context(), "n", core.JobID(job.JobID), job.AttemptID)
+	waitWritten(t, i.get("n"))
+	if diff := cmp.Diff(map[core.NodeID][]string{"n": {"en→zh"}}, i.missedACKs()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 // TestMissedACKsOfALostConnection: what was sent over a connection that is lost may not have reached the node.
 func TestMissedACKsOfALostConnection(t *testing.T) {
 	t.Parallel()

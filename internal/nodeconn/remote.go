@@ -159,7 +159,7 @@ func handleUndelivered(jobs Failer) func(context.Context, *bus.Message) error {
 
 func (c *Conns) handleCancel(_ context.Context, _ *bus.Message, in *cancelMessage) error {
 	if n := c.get(in.Node); n != nil {
-		n.cancel(in.Job)
+		n.ws.Send(wire.JobCancel{ActiveJob: in.Job})
 	}
 	return nil // else the answers to the node's heartbeats cancel it
 }

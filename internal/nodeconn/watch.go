@@ -13,6 +13,7 @@ import (
 // long nothing has come.
 type watch struct {
 	sent     []sentJob       // jobs that have not ended, the latest last
+	checked  time.Time       // the last check
 	progress socket.Progress // at the last check
 	heard    time.Time       // the check that last found a sign of life
 	asked    time.Time       // the oldest ping that is not answered; zero: there is none
@@ -31,11 +32,14 @@ type sentJob struct {
 	at        time.Time
 	ends      time.Time // when its attempt has ended at the latest
 	asked     time.Time // since when an answer is awaited; zero: one has come, or its time would say nothing
-	answered  bool      // the node has said something about it
+	answered  bool      // the node has said something about it, or its ACK was taken as missed
 	late      bool      // at the last check it was late
 }
 
 const (
+	silenceInterval = 100 * time.Millisecond // between two checks
+	silenceLate     = 250 * time.Millisecond // a check that is later than this shows that this process did not run
+
 	silencePing    = 500 * time.Millisecond // after this silence a node with jobs is asked, and again and again
 	silenceFactor  = 3                      // a silence may last this many times the longest answer time …
 	silenceMin     = 1500 * time.Millisecond
@@ -63,21 +67,27 @@ func (w *watch) recordAnswer(job wire.ActiveJob, now time.Time) {
 
 func (w *watch) recordPong(now time.Time) { w.addAnswer(&w.asked, now) }
 
-// addAnswer adds the answer to a question, which is not open any more.
+// addAnswer adds the answer to a question, which is not open any more. It is not added if this process did not run for a while: it may have
+// waited here.
 func (w *watch) addAnswer(asked *time.Time, now time.Time) {
-	if asked.IsZero() {
-		return
+	if !asked.IsZero() && (w.checked.IsZero() || !isLate(w.checked, now)) {
+		w.dropOldAnswers(now)
+		slot := &w.longest[w.minute%answerMinutes]
+		*slot = max(*slot, now.Sub(*asked))
+		w.answers = min(w.answers+1, enoughAnswers)
 	}
-	w.dropOldAnswers(now)
-	slot := &w.longest[w.minute%answerMinutes]
-	*slot = max(*slot, now.Sub(*asked))
-	w.answers = min(w.answers+1, enoughAnswers)
 	*asked = time.Time{}
 }
+
+// isLate reports whether a check is so late that this process cannot have run all the time since the last one.
+func isLate(last, now time.Time) bool { return now.Sub(last) > silenceInterval+silenceLate }
 
 // dropOldAnswers drops the answer times of minutes that are over.
 func (w *watch) dropOldAnswers(now time.Time) {
 	minute := now.Unix() / 60
+	if minute-w.minute >= answerMinutes { // none is left
+		w.answers = 0
+	}
 	for w.minute = max(w.minute, minute-answerMinutes); w.minute < minute; {
 		w.minute++
 		w.longest[w.minute%answerMinutes] = 0
@@ -102,18 +112,18 @@ func (w *watch) remove(job wire.ActiveJob) {
 	w.sent = slices.DeleteFunc(w.sent, func(j sentJob) bool { return j.job == job })
 }
 
-// takeMissedACKs removes the jobs of which the node has said nothing within a time, and returns them. A job is taken when a second check
-// finds it late: what nodes sent while this process was suspended is read before.
+// takeMissedACKs returns the jobs of which the node has said nothing within a time, each once. A job is returned when a second check finds it late:
+// what nodes sent while this process was suspended is read before.
 func (w *watch) takeMissedACKs(within time.Duration, now time.Time) (missed []sentJob) {
-	w.sent = slices.DeleteFunc(w.sent, func(j sentJob) bool {
-		take := j.late && !j.answered
-		if take {
-			missed = append(missed, j)
-		}
-		return take
-	})
 	for i := range w.sent {
-		w.sent[i].late = now.Sub(w.sent[i].at) >= within
+		switch j := &w.sent[i]; {
+		case j.answered:
+		case j.late:
+			missed = append(missed, *j)
+			j.answered, j.asked = true, time.Time{}
+		default:
+			j.late = now.Sub(j.at) >= within
+		}
 	}
 	return missed
 }
@@ -127,9 +137,15 @@ type verdict struct {
 	heard   bool // something has come from a node that was suspected
 }
 
+// isIdle reports whether there is nothing to check.
+func (w *watch) isIdle() bool { return len(w.sent) == 0 && w.silent.IsZero() }
+
 // check checks how long nothing has come. unread says that the node may have sent something that was not read yet: then all counts begin again.
 func (w *watch) check(now time.Time, p socket.Progress, unread bool, presence time.Duration) (v verdict) {
-	w.sent = slices.DeleteFunc(w.sent, func(j sentJob) bool { return !now.Before(j.ends) }) // the node may report over HTTP
+	// The node may report over HTTP.
+	w.sent = slices.DeleteFunc(w.sent, func(j sentJob) bool { return j.answered && !now.Before(j.ends) })
+	unread = unread || !w.checked.IsZero() && isLate(w.checked, now)
+	w.checked = now
 	came := p.Reads != w.progress.Reads
 	sending := p.Unsent && p.Writes != w.progress.Writes // to a node that reads: a ping waits behind that
 	w.progress = p

@@ -19,6 +19,7 @@ type watchedNode struct {
 	now   time.Time
 	socket.Progress
 	frozen bool
+	unread time.Time            // until when nothing was read that the node sent
 	takes  func() time.Duration // until the next question is answered
 	inbox  []pendingAnswer
 	jobs   int
@@ -32,6 +33,12 @@ type pendingAnswer struct {
 
 func newWatchedNode(takes func() time.Duration) *watchedNode {
 	return &watchedNode{now: time.Unix(1_000_000, 0), takes: takes}
+}
+
+// know makes the node one that has given enough answers.
+func (n *watchedNode) know() {
+	n.watch.dropOldAnswers(n.now)
+	n.watch.answers = enoughAnswers
 }
 
 // assign gives the node a job, which it acknowledges and does not end.
@@ -55,15 +62,18 @@ func (n *watchedNode) ask(job *wire.ActiveJob) {
 // tick lets time pass until the next check, and makes it.
 func (n *watchedNode) tick(unread bool) verdict {
 	end := n.now.Add(silenceInterval)
-	for len(n.inbox) > 0 && !n.frozen && !n.inbox[0].at.After(end) {
+	for len(n.inbox) > 0 && !n.frozen && !unread && !n.inbox[0].at.After(end) {
 		answer := n.inbox[0]
 		n.inbox = n.inbox[1:]
 		n.Reads++
-		if answer.job != nil {
-			n.watch.recordAnswer(*answer.job, answer.at)
+		if at := later(answer.at, n.unread); answer.job != nil {
+			n.watch.recordAnswer(*answer.job, at)
 		} else {
-			n.watch.recordPong(answer.at)
+			n.watch.recordPong(at)
 		}
+	}
+	if unread {
+		n.unread = end
 	}
 	n.now = end
 	v := n.watch.check(n.now, n.Progress, unread, watchPresence)
@@ -98,7 +108,7 @@ func TestFrozenNodeIsOverdue(t *testing.T) {
 			n.watch.remove(n.assign())
 			n.tick(false)
 		}
-		n.watch.answers = enoughAnswers
+		n.know()
 		job := n.assign()
 		for range rapid.IntRange(0, 100).Draw(t, "ticks") {
 			if n.tick(false).overdue {
@@ -133,7 +143,7 @@ func TestSlowNodeIsNotOverdue(t *testing.T) {
 		n := newWatchedNode(func() time.Duration { return time.Duration(rapid.Int64Range(0, int64(bound)).Draw(t, "takes")) })
 		n.watch.recordSent(&wire.JobAssign{JobID: "first", AttemptID: 1, TimeoutMS: 3_600_000}, n.now)
 		n.watch.recordAnswer(wire.ActiveJob{JobID: "first", AttemptID: 1}, n.now.Add(slowest))
-		n.watch.answers = enoughAnswers
+		n.know()
 		bound = min(max(silenceFactor*slowest, silenceMin), watchPresence) - silenceInterval
 		for range 500 {
 			if rapid.IntRange(0, 20).Draw(t, "assign") == 0 {
@@ -162,24 +172,26 @@ func TestLimitIsAtMostThePresence(t *testing.T) {
 	t.Parallel()
 	n := newWatchedNode(takes(time.Minute))
 	n.assign()
-	n.now = n.now.Add(time.Minute)
-	n.tick(false)
+	for range 60 * time.Second / silenceInterval {
+		n.tick(false)
+	}
 	n.frozen = true
 	if took := n.untilOverdue(t, time.Hour); took > watchPresence+silencePing+2*silenceInterval {
 		t.Errorf("overdue after %v", took)
 	}
 }
 
-// TestAnswerTimesAreForgotten: an answer time counts for ten minutes, at least nine.
+// TestAnswerTimesAreForgotten: an answer time counts for ten minutes, at least nine. After ten minutes without an answer nothing is known.
 func TestAnswerTimesAreForgotten(t *testing.T) {
 	t.Parallel()
 	for _, begins := range []time.Duration{0, 30 * time.Second, 59 * time.Second} {
-		w := watch{answers: enoughAnswers}
+		var w watch
 		at := time.Unix(1_200_000, 0).Add(begins)
 		asked := at.Add(-2 * time.Second)
 		w.addAnswer(&asked, at)
+		w.answers = enoughAnswers
 		for age, want := range map[time.Duration]time.Duration{
-			0: 6 * time.Second, 9 * time.Minute: 6 * time.Second, 10 * time.Minute: silenceMin, 24 * time.Hour: silenceMin,
+			0: 6 * time.Second, 9 * time.Minute: 6 * time.Second, 10 * time.Minute: silenceUnknown, 24 * time.Hour: silenceUnknown,
 		} {
 			w := w
 			if got := w.limit(at.Add(age), watchPresence); got != want {
@@ -243,7 +255,7 @@ func TestPingsWhileQuiet(t *testing.T) {
 func TestWhatCountsAsSign(t *testing.T) {
 	t.Parallel()
 	n := newWatchedNode(takes(0))
-	n.watch.answers = enoughAnswers
+	n.know()
 	n.frozen = true
 	n.assign()
 	for range 100 {
@@ -252,13 +264,16 @@ func TestWhatCountsAsSign(t *testing.T) {
 			t.Fatal("overdue while it is reading what is sent")
 		}
 	}
-	n.Unsent = false
+	n.Unsent, n.frozen, n.inbox = false, false, nil
+	n.watch.sent = nil
+	n.assign()
+	n.watch.asked = n.now
+	n.ask(nil)
 	for range 100 {
 		if n.tick(true).overdue {
 			t.Fatal("overdue while nothing is read")
 		}
 	}
-	n.frozen = false
 	n.tick(false)
 	if limit := n.watch.limit(n.now, watchPresence); limit != silenceMin {
 		t.Errorf("the limit is %v: the time in which nothing was read counts as an answer time", limit)
@@ -290,5 +305,48 @@ func TestJobsOfTheWatch(t *testing.T) {
 	}
 	if n.watch.suspect() {
 		t.Error("suspected although it has no job")
+	}
+}
+
+// TestAnswersThatWaitedHere: an answer that comes after this process did not run for a while is a sign of life, and measures nothing.
+func TestAnswersThatWaitedHere(t *testing.T) {
+	t.Parallel()
+	n := newWatchedNode(takes(0))
+	n.know()
+	job := n.assign()
+	n.tick(false)
+	n.watch.sent[0].answered, n.watch.sent[0].asked, n.watch.asked = false, n.now, n.now
+	n.now = n.now.Add(20 * time.Second)
+	if v := n.tick(false); v.quiet || v.overdue {
+		t.Errorf("after this process did not run: %+v", v)
+	}
+	n.watch.sent[0].asked, n.watch.asked = n.now, n.now
+	n.now = n.now.Add(5 * time.Second)
+	n.Reads++
+	n.watch.recordAnswer(job, n.now)
+	n.watch.recordPong(n.now)
+	if v := n.tick(false); v.quiet || v.overdue {
+		t.Errorf("%+v", v)
+	}
+	if limit := n.watch.limit(n.now, watchPresence); limit != silenceMin {
+		t.Errorf("the limit is %v, want %v", limit, silenceMin)
+	}
+}
+
+// TestMissedACKsEndNoWatch: a node that has not acknowledged a job over its connection may have it all the same.
+func TestMissedACKsEndNoWatch(t *testing.T) {
+	t.Parallel()
+	n := newWatchedNode(takes(0))
+	n.frozen = true
+	n.assign()
+	var missed int
+	for range 50 {
+		missed += len(n.watch.takeMissedACKs(2*time.Second, n.now))
+		if !n.tick(false).works {
+			t.Fatal("not watched any more")
+		}
+	}
+	if missed != 1 {
+		t.Errorf("%d missed ACKs, want 1", missed)
 	}
 }

@@ -36,9 +36,11 @@ func (r *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 // connection open, until Heard.
 func (r *Registry) Silent(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64, silence time.Duration) error {
 	declared, err := r.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection, Lost: true, SilentFor: silence})
-	if err != nil || declared == nil || declared.Epoch != epoch {
-		return err
+	if err != nil || declared == nil || declared.Epoch != epoch || declared.SilentSince == 0 {
+		return err // else it has another connection by now
 	}
+	r.log.Info("nothing comes from a node although it has a job: its jobs move to nodes with a free slot",
+		"node_id", id, "silent_for", silence.Round(time.Millisecond).String())
 	r.cfg.Events.Record(store.Event{
 		Kind: store.EventNodeSilent, Node: id, Tenant: declared.Tenant, Detail: "nothing came from it for " + silence.Round(10*time.Millisecond).String(),
 	})

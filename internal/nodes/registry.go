@@ -188,6 +188,12 @@ func (r *Registry) IsDrained(id core.NodeID) (drained, known bool) {
 	return n != nil && n.Declared().Drained, n != nil
 }
 
+// IsDisconnected reports whether a node counts as disconnected, as far as this instance knows.
+func (r *Registry) IsDisconnected(id core.NodeID) (disconnected, known bool) {
+	n := r.fleet.Node(id)
+	return n != nil && n.Declared().Disconnected, n != nil
+}
+
 // nameRetry is when a node tries again whose name is in use.
 const nameRetry = 2 * time.Second
 
