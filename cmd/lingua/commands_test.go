@@ -167,6 +167,7 @@ func TestNodeHealthColumn(t *testing.T) {
 			{wire.Node{Health: "ready"}, "silent"},
 			{wire.Node{Health: "offline"}, "offline"},
 			{wire.Node{Online: true, Health: "ready", Disconnected: true}, "disconnected"},
+			{wire.Node{Online: true, Health: "ready", Disconnected: true, SilentSinceMS: time.Now().UnixMilli() - 3100}, "disconnected, silent 3s"},
 			{wire.Node{Health: "offline", Disconnected: true}, "offline"},
 			{wire.Node{Online: true, Health: "ready", SetAsideMS: 4000}, "ready, set aside 4s"},
 			{limitedNode(0, 25_400), "ready, ejected 25s"},

@@ -136,6 +136,8 @@ func writeNodes(t *tabwriter.Writer, nodes []wire.Node) {
 // nodeHealth returns the health that a node reported, or why it gets no jobs whatever it reported.
 func nodeHealth(n *wire.Node) string {
 	switch {
+	case n.Disconnected && n.Online && n.SilentSinceMS > 0:
+		return "disconnected, silent " + secondsOf(time.Now().UnixMilli()-n.SilentSinceMS)
 	case n.Disconnected && n.Online:
 		return "disconnected"
 	case !n.Online && n.Health != core.HealthOffline.String():

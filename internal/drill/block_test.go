@@ -32,7 +32,8 @@ const (
 )
 
 // TestNodesBlock runs nodes that block for up to eight seconds after about every third job: they read nothing, and send nothing, as a node does
-// whose models run in the thread of its connection. After the first minute no node is suspected, and none is ejected. In full:
+// whose models run in the thread of its connection. After the first minute no node is suspected, and none is ejected: the timeouts are longer than two
+// blocks, which may meet one job. In full:
 //
 //	go test -count=1 -v -run TestNodesBlock -timeout 40m ./internal/drill -drill-block 30m
 func TestNodesBlock(t *testing.T) {
@@ -40,6 +41,8 @@ func TestNodesBlock(t *testing.T) {
 	c := startTestCluster(t, buildOnce(t), *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(commonSettings+`wait_ms = 20000
 [scheduler.dispatch]
 ack_timeout_ms = 12000
+attempt_timeout_ms = 40000
+job_timeout_ms = 80000
 
 [scheduler.task_binding]
 reserved_ttl_seconds = 13
