@@ -89,9 +89,9 @@ func TestJobLeavesASilentNode(t *testing.T) {
 				}
 				return true
 			})
-			if heard := testutil.ToFloat64(instances[at].Metrics.SilentHeard); heard != 1 {
-				t.Errorf("silent nodes that were heard again: %v, want 1", heard)
-			}
+			waitUntil(t, "the count of silent nodes that were heard again", waitLimit, func() bool {
+				return testutil.ToFloat64(instances[at].Metrics.SilentHeard) == 1
+			})
 			waitUntil(t, "the events", waitLimit, func() bool {
 				page, err := instances[0].Store.ReadEvents(t.Context(), store.ReadLogParams{Limit: 100})
 				kinds := make(map[store.EventKind]int)
