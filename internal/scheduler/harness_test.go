@@ -227,7 +227,7 @@ func newSchedulerWith(t *testing.T, cfg config.Config, transport dispatch.Transp
 }
 
 // waitLimit bounds every wait of these tests. It only ends a test that would never end: on a busy machine, waits take many times longer.
-const waitLimit = time.Minute
+const waitLimit = 3 * time.Minute
 
 // pollInterval is between two looks at what a test has waited for so long. Most of them are requests: without a pause they would keep a processor
 // busy, and on a busy machine those that fail would be the reason why the next ones fail.

@@ -239,7 +239,7 @@ func TestLosingMostNodesAtOnce(t *testing.T) {
 	beating.Go(func() { all.send(ctx) })
 	defer beating.Wait()
 	defer stop()
-	waitUntil(t, "both instances to see all nodes", time.Minute, func() bool { return instances.allSee(all.ids...) })
+	waitUntil(t, "both instances to see all nodes", waitLimit, func() bool { return instances.allSee(all.ids...) })
 	reserveWithoutRecord(t, instances[0], all.ids[healthy:2*healthy]) // on some of the nodes that will be lost
 
 	measure := func(ctx context.Context, name string) time.Duration {

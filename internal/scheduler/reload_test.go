@@ -115,7 +115,7 @@ func (r *rotation) anyURL() string { return r.urls[rand.N(len(r.urls))] }
 func (r *rotation) secret(name string) string { return secretOf(name, r.age.Load().(string)) }
 
 // run repeats an action until the callers are stopped. An error that is not the end of the test fails it. On a busy machine the store
-// may not answer in time, which is no matter of keys.
+// may not answer in time, or no slot become free, which is no matter of keys.
 func (r *rotation) run(ctx context.Context, name string, action func(ctx context.Context, n int64) error) {
 	done := new(atomic.Int64)
 	r.cycles = append(r.cycles, done)
@@ -123,7 +123,8 @@ func (r *rotation) run(ctx context.Context, name string, action func(ctx context
 		for n := int64(0); ctx.Err() == nil; n++ {
 			err := action(ctx, n)
 			var e *wire.Error
-			if err != nil && ctx.Err() == nil && (!errors.As(err, &e) || e.Code != wire.SchedulerDependencyDown) {
+			busy := errors.As(err, &e) && (e.Code == wire.SchedulerDependencyDown || e.Code == wire.AllCandidatesFullOrFailed)
+			if err != nil && ctx.Err() == nil && !busy {
 				r.t.Errorf("%s: %v", name, err)
 				return
 			}
