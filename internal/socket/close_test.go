@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -210,5 +211,33 @@ func TestAbortResetsTheConnection(t *testing.T) {
 	}
 	if _, err := conn.Read(); !errors.As(err, new(*socket.CloseError)) {
 		t.Errorf("Read returned %v", err)
+	}
+}
+
+// TestProgressOfAnEndingConnection: what a connection has done can be asked until after its end.
+func TestProgressOfAnEndingConnection(t *testing.T) {
+	t.Parallel()
+	s := startServerWithoutWatchdog(t, socket.Options{}, nil)
+	for range 20 {
+		c := dial(t, s.address)
+		conn := receive(t, s.accepted)
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			for {
+				conn.Progress()
+				select {
+				case <-conn.Done():
+					return
+				default:
+				}
+			}
+		})
+		c.send(frame(fin|ping, ""))
+		c.expect(fin|pong, "")
+		conn.Abort()
+		asking.Wait()
+		if conn.Progress().Unsent {
+			t.Error("something is unsent after the end")
+		}
 	}
 }

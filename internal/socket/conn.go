@@ -118,11 +118,13 @@ func (c *Conn) release() {
 	c.mu.Lock()
 	c.users--
 	last := c.users == 0
+	if last {
+		c.queue.free()
+	}
 	c.mu.Unlock()
 	if !last {
 		return
 	}
-	c.queue.free()
 	_ = c.ws.CloseNow() // or the library would keep it until its finalizer runs
 	c.hub.remove(c)
 	c.hub.opts.Ended(c.end)
