@@ -17,7 +17,8 @@ func Node(st store.NodeStatus, presence, setAside time.Duration) wire.Node {
 	n, c := st.Node, &st.Node.Capability
 	return wire.Node{
 		NodeID: string(n.ID), Epoch: int64(n.Epoch), Online: st.Age < presence && n.Health != core.HealthOffline,
-		Health: n.EffectiveHealth().String(), Drained: n.Drained, Disconnected: n.Disconnected, SilentSinceMS: n.SilentSince, Held: st.Held, SetAsideMS: setAside.Milliseconds(),
+		Health: n.EffectiveHealth().String(), Drained: n.Drained, Disconnected: n.Disconnected,
+		SilentSinceMS: n.SilentSince, Held: st.Held, SetAsideMS: setAside.Milliseconds(),
 		MaxConcurrentJobs: n.MaxJobs, Reserved: st.Reserved, Running: st.Running, Foreign: st.Foreign,
 		EffectiveLoad: st.InFlight(), CurrentLoad: viewLoad(st.Load), Admission: Admission(n, st.At),
 		LastHeartbeatMS: time.Now().Add(-st.Age).UnixMilli(),

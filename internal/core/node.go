@@ -322,8 +322,8 @@ func (n *Node) SameService(o *Node) bool {
 
 // SameDeclaration reports whether o declares the same as n, apart from epoch, revision and version.
 func (n *Node) SameDeclaration(o *Node) bool {
-	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.SilentSince == o.SilentSince && n.MaxJobs == o.MaxJobs && n.Admission.Equal(o.Admission) &&
-		n.Key == o.Key && n.SameService(o)
+	return n.Health == o.Health && n.Drained == o.Drained && n.Disconnected == o.Disconnected && n.SilentSince == o.SilentSince &&
+		n.MaxJobs == o.MaxJobs && n.Admission.Equal(o.Admission) && n.Key == o.Key && n.SameService(o)
 }
 
 // Supersede numbers n as the successor of old: the next version, and the next revision if it serves differently. Services that are

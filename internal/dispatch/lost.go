@@ -10,9 +10,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// The jobs of a node whose connection is lost, or that is silent, continue, because it may come back with them. Meanwhile each instance looks for another node for
-// the jobs that it runs there: a job moves if it gets a slot at once, and otherwise nothing changes. So it is not noticed by a job whose node
-// comes back, and costs no attempt of a job that cannot move.
+// The jobs of a node whose connection is lost, or that is silent, continue, because it may come back with them. Meanwhile each instance
+// looks for another node for the jobs that it runs there: a job moves if it gets a slot at once, and otherwise nothing changes. So it is not
+// noticed by a job whose node comes back, and costs no attempt of a job that cannot move.
 const (
 	// lostMoveAfter is the time from the loss to the first try: nodes whose connections end together are seen as lost then, and those that
 	// reconnect at once are not.
@@ -123,8 +123,8 @@ func (r *runner) dueLost() (due map[core.NodeID][]*inFlightJob, next fleet.Insta
 	return due, next
 }
 
-// isLost reports whether the connection of a node is lost and its jobs may be moved: after the grace period, or when the node is silent or removed,
-// they move anyway.
+// isLost reports whether a node counts as disconnected, so that its jobs may move early: after the grace period, or when the node is gone or
+// removed, they move anyway.
 func (r *runner) isLost(id core.NodeID) bool {
 	n := r.fleet.Node(id)
 	return n != nil && n.Declared().Disconnected && n.Declared().Health != core.HealthOffline
@@ -232,7 +232,8 @@ func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID, lastSign t
 	r, old := j.runner, j.job
 	steps := j.trace.Steps()
 	slot := slotRequest{
-		job: old.ID, spec: &old.Spec, attempt: old.Attempt + 1, token: r.tokens.next(), tried: tried, firstPool: old.Pool.ID, recorded: true, steps: steps,
+		job: old.ID, spec: &old.Spec, attempt: old.Attempt + 1, token: r.tokens.next(), tried: tried, firstPool: old.Pool.ID,
+		recorded: true, steps: steps,
 	}
 	to, refusal := r.selector.selectNode(r.decide.Context(), &slot)
 	if refusal != nil {
@@ -246,7 +247,8 @@ func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID, lastSign t
 		return false, true
 	}
 	r.metrics.Retries.WithLabelValues(string(failure.reason)).Inc()
-	r.log.Info("job moved from a node that lost its connection, or is silent", "job_id", old.ID, "node_id", old.Node, "attempt_id", old.Attempt, "to", j.job.Node)
+	r.log.Info("job moved from a node that lost its connection, or is silent",
+		"job_id", old.ID, "node_id", old.Node, "attempt_id", old.Attempt, "to", j.job.Node)
 	r.tasks.Go(func(ctx context.Context) {
 		if _, e := j.run(ctx); e == nil && !lastSign.IsZero() {
 			r.metrics.MoveDelay.Observe(time.Since(lastSign).Seconds())

@@ -16,7 +16,6 @@ const quietAfter = 2 * time.Minute
 
 // presence is what an instance knows of when a connected node was heard.
 type presence struct {
-	read    atomic.Bool  // something came since the last check
 	renewed atomic.Int64 // when the node's presence was last renewed, by a heartbeat or the answer to a ping: Unix nanoseconds
 
 	// Only the goroutine that reads the connection uses these: when the last heartbeat came and whether it has listed the node's jobs, and
@@ -25,6 +24,7 @@ type presence struct {
 	lists bool
 	tried time.Time
 	// Only WatchPresence uses these.
+	reads  uint64    // of the socket at the last check
 	asked  time.Time // the first ping since something came
 	pinged time.Time // the last one
 	late   time.Time // the first check that found that nothing had come for too long
@@ -65,8 +65,8 @@ func (s *Server) WatchPresence(ctx context.Context) {
 // before. A node that does not read what was written is left to the limits of the socket: a ping waits behind that.
 func (s *Server) checkPresence(n *conn, now time.Time) {
 	p := &n.presence
-	if p.read.Swap(false) {
-		p.asked, p.late = time.Time{}, time.Time{}
+	if reads := n.ws.Progress().Reads; reads != p.reads {
+		p.reads, p.asked, p.late = reads, time.Time{}, time.Time{}
 	}
 	switch {
 	case !p.asked.IsZero() && now.Sub(p.asked) >= s.Presence/2:
@@ -93,7 +93,6 @@ func (s *Server) handlePong(ctx context.Context, n *conn) {
 	n.handling.Store(true)
 	defer n.handling.Store(false)
 	p, now := &n.presence, time.Now()
-	p.read.Store(true)
 	if !p.isDue(now, s.Presence) || now.Sub(p.tried) < s.Presence/4 || now.Sub(p.beat) > quietAfter {
 		return
 	}

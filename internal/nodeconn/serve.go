@@ -102,7 +102,6 @@ func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 		if err != nil {
 			return
 		}
-		n.presence.read.Store(true)
 		n.handling.Store(true)
 		e := s.handle(ctx, n, m)
 		n.handling.Store(false)

@@ -42,7 +42,8 @@ func (r *Registry) Silent(ctx context.Context, id core.NodeID, epoch core.Epoch,
 	r.log.Info("nothing comes from a node although it has a job: its jobs move to nodes with a free slot",
 		"node_id", id, "silent_for", silence.Round(time.Millisecond).String())
 	r.cfg.Events.Record(store.Event{
-		Kind: store.EventNodeSilent, Node: id, Tenant: declared.Tenant, Detail: "nothing came from it for " + silence.Round(10*time.Millisecond).String(),
+		Kind: store.EventNodeSilent, Node: id, Tenant: declared.Tenant,
+		Detail: "nothing came from it for " + silence.Round(10*time.Millisecond).String(),
 	})
 	return nil
 }

@@ -39,7 +39,8 @@ const (
 // EventKinds lists every kind.
 func EventKinds() []EventKind {
 	return []EventKind{
-		EventNodeRegistered, EventNodeLost, EventNodeSilent, EventJobsMoved, EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed, EventNodeEjected, EventNodeReadmitted,
+		EventNodeRegistered, EventNodeLost, EventNodeSilent, EventJobsMoved,
+		EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed, EventNodeEjected, EventNodeReadmitted,
 		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader, EventPoolsChanged,
 		EventServiceUnavailable, EventCoverage,
 	}
