@@ -8,7 +8,7 @@ import { launch } from 'puppeteer-core';
 export const given = JSON.parse(process.argv[2] ?? '{}');
 
 const axeSource = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-const patience = 60_000; // on a busy machine
+export const patience = 60_000; // on a busy machine
 const polling = 50; // ms between two checks of a condition
 const maxShift = 0.1; // what browsers call good
 
@@ -49,7 +49,7 @@ export class Tab {
     await tab.page.setViewport({ width: 1440, height: 900 });
     tab.page.on('console', (m) => {
       if (m.type() !== 'error' && m.type() !== 'warn') return;
-      if (tab.tolerant || tab.refusedLogin(m)) return;
+      if (tab.tolerant || tab.refusedLogin(m) || tab.busy(m)) return;
       tab.problems.push(`console ${m.type()}: ${m.text()} ${m.location().url ?? ''}`);
     });
     tab.page.on('pageerror', (e) => tab.problems.push('error of the page: ' + e.stack));
@@ -74,6 +74,11 @@ export class Tab {
   /** The page asks who it is before somebody has logged in, and the browser reports the refusal. */
   refusedLogin(message) {
     return /status of 401/.test(message.text()) && /\/v1\/caller$/.test(message.location().url ?? '');
+  }
+
+  /** A busy store refuses reads, and the page reads again. What it does not show in the end fails the checks of its content. */
+  busy(message) {
+    return /status of 503/.test(message.text());
   }
 
   /** goto shows a page of the dashboard, such as nodes/oslo?state=ready. */
@@ -103,7 +108,20 @@ export class Tab {
   /** settled waits until the page shows what it has read. */
   async settled() {
     await this.page.waitForSelector('main h1');
-    await this.page.waitForFunction(() => !/Loading…|正在读取…/.test(document.querySelector('main').textContent));
+    await this.page.waitForFunction(() => {
+      const main = document.querySelector('main');
+      return main !== null && !/Loading…|正在读取…/.test(main.textContent);
+    });
+  }
+
+  /** shows waits until a text matches. The part of the page that has it may be absent meanwhile. */
+  async shows(pattern, selector = 'main') {
+    await this.page.waitForFunction(
+      (s, source) => new RegExp(source).test(document.querySelector(s)?.textContent ?? ''),
+      {},
+      selector,
+      pattern.source,
+    );
   }
 
   text(selector = 'main') {
@@ -137,7 +155,7 @@ export class Tab {
     }
   }
 
-  /** press presses the button or link with a text. */
+  /** press presses the button or link with a text, once it does not move. */
   async press(text, within = 'main') {
     const found = await this.page.waitForFunction(
       (scope, wanted) =>
@@ -148,7 +166,7 @@ export class Tab {
       within,
       text,
     );
-    await found.asElement().click();
+    await found.asElement().asLocator().click();
   }
 
   has(text, within = 'main') {

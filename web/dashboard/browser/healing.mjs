@@ -24,13 +24,17 @@ await run({
     const instance = await tab.text('#instance');
     tab.tolerant = true;
     await ask('kill-instance', { instance });
-    await tab.page.waitForFunction((old) => document.querySelector('#instance').textContent !== old, {}, instance);
+    await tab.page.waitForFunction(
+      (old) => (document.querySelector('#instance')?.textContent ?? old) !== old,
+      {},
+      instance,
+    );
     await tab.sees('Live', '[role=status]');
     await tab.goto('instances');
     await tab.sees(instance); // as gone, and then as taken over
     await ask('start-instance', { instance });
     await tab.page.waitForFunction(
-      () => document.querySelector('main table').textContent.match(/present/g)?.length === 3,
+      () => document.querySelector('main table')?.textContent.match(/present/g)?.length === 3,
     );
     assert.equal(before(), 0, 'the page was loaded again');
   },
