@@ -11,45 +11,23 @@ async function begin(open, page, role = 'operator') {
   return tab;
 }
 
-/** api reads or writes as the page does, with its cookie. A busy store refuses with 503, and the request is repeated. */
-async function api(tab, path, method = 'GET', body = undefined) {
-  for (const end = Date.now() + patience; ;) {
-    const answer = await request(tab, path, method, body);
-    if (answer.status !== 503 || Date.now() > end) return answer;
-    await new Promise((done) => setTimeout(done, 200));
-  }
-}
-
-function request(tab, path, method, body) {
-  return tab.page.evaluate(
-    async (p, m, b) => {
-      const init = { method: m, headers: { 'Content-Type': 'application/json' } };
-      if (b !== null) init.body = b;
-      const answer = await fetch('../' + p, init);
-      return { status: answer.status, body: await answer.json().catch(() => undefined) };
-    },
-    path,
-    method,
-    body === undefined ? null : JSON.stringify(body),
-  );
-}
-
-/** confirm presses the button of the open dialog, and waits until it is closed. */
+/** confirm presses the button of the open dialog, again if a busy store refused, and waits until it is closed. */
 async function confirm(tab, text) {
-  await tab.press(text, 'dialog[open]');
-  try {
-    await tab.page.waitForFunction(() => !document.querySelector('dialog[open]'));
-  } catch {
-    assert.fail('the dialog stays open: ' + (await tab.text('dialog[open]')));
+  for (const end = Date.now() + patience; ;) {
+    await tab.press(text, 'dialog[open]');
+    await tab.page.waitForFunction(() => document.querySelector('dialog[open] [role=alert]')?.textContent !== '');
+    if (!(await tab.page.$('dialog[open]'))) return;
+    assert.ok(Date.now() < end, 'the dialog stays open: ' + (await tab.text('dialog[open]')));
   }
 }
 
+/** audited waits until the audit log has an action of the operator. Entries are written in the background. */
 async function audited(tab, action) {
-  const { body } = await api(tab, 'v1/audit?limit=1000&action=' + action);
-  assert.ok(
-    body.entries.some((e) => e.action === action && e.outcome === 'ok' && e.key === 'operator'),
-    `${action} is not in the audit log`,
-  );
+  for (const end = Date.now() + patience; ; await new Promise((done) => setTimeout(done, 200))) {
+    const { body } = await tab.api('v1/audit?limit=1000&action=' + action);
+    if (body.entries.some((e) => e.action === action && e.outcome === 'ok' && e.key === 'operator')) return;
+    assert.ok(Date.now() < end, `${action} is not in the audit log`);
+  }
 }
 
 const cases = {
@@ -57,18 +35,18 @@ const cases = {
     const tab = await begin(open, 'nodes/paris');
     await tab.press('Find out');
     await tab.sees('slots would be gone');
-    assert.equal((await api(tab, 'v1/nodes/paris')).body.drained, false, 'the question changed something');
+    assert.equal((await tab.api('v1/nodes/paris')).body.drained, false, 'the question changed something');
     await tab.press('Drain…');
     await tab.sees('gets no new ones', 'dialog[open]');
     await tab.checkAxe('the question of a drain');
     await confirm(tab, 'Drain');
     await tab.sees('Drained: no job is left');
-    assert.equal((await api(tab, 'v1/nodes/paris')).body.drained, true);
+    assert.equal((await tab.api('v1/nodes/paris')).body.drained, true);
     await audited(tab, 'node.drain');
     await tab.press('Resume…');
     await confirm(tab, 'Resume');
     await tab.seesNot('Drained: no job is left');
-    assert.equal((await api(tab, 'v1/nodes/paris')).body.drained, false);
+    assert.equal((await tab.api('v1/nodes/paris')).body.drained, false);
   },
   'send a synthetic utterance': async (open) => {
     const tab = await begin(open, 'nodes/oslo');
@@ -78,7 +56,7 @@ const cases = {
   },
   'drain and resume all nodes that match': async (open) => {
     const tab = await begin(open, 'nodes?search=o');
-    const { body } = await api(tab, 'v1/nodes/table?search=o');
+    const { body } = await tab.api('v1/nodes/table?search=o');
     for (const [act, drained] of [
       ['Drain', true],
       ['Resume', false],
@@ -89,27 +67,27 @@ const cases = {
       await confirm(tab, `${act} ${body.matches} nodes`);
       await tab.sees(`${body.matches} nodes ${act.toLowerCase()}ed`.replace('resumeed', 'resumed'));
       for (const row of body.rows)
-        assert.equal((await api(tab, 'v1/nodes/' + row.node_id)).body.drained, drained, row.node_id);
+        assert.equal((await tab.api('v1/nodes/' + row.node_id)).body.drained, drained, row.node_id);
     }
   },
   'cancel one job, and all that match': async (open) => {
     const tab = await begin(open, 'jobs?node_id=holder');
     await ask('hold-jobs');
-    const list = (await api(tab, 'v1/jobs?node_id=holder&state=open')).body.jobs;
+    const list = (await tab.api('v1/jobs?node_id=holder&state=open')).body.jobs;
     assert.ok(list.length >= 4, `${list.length} open jobs`);
     const first = list[0].job_id;
     await tab.goto('jobs/' + first);
     await tab.press('Cancel job');
     await confirm(tab, 'Cancel job');
     await tab.sees('CANCELLED');
-    assert.equal((await api(tab, 'v1/jobs/' + first)).body.state, 'CANCELLED');
+    assert.equal((await tab.api('v1/jobs/' + first)).body.state, 'CANCELLED');
     await audited(tab, 'job.cancel');
     await tab.goto('jobs?node_id=holder&state=open');
     await tab.press('Cancel all that match…');
     await tab.sees(`${list.length - 1} open jobs match`, 'dialog[open]');
     await confirm(tab, `Cancel ${list.length - 1} jobs`);
     await tab.sees(`${list.length - 1} jobs cancelled`);
-    assert.deepEqual((await api(tab, 'v1/jobs?node_id=holder&state=open')).body.jobs, []);
+    assert.deepEqual((await tab.api('v1/jobs?node_id=holder&state=open')).body.jobs, []);
     await tab.goto('jobs?state=FAILED');
     await tab.sees('Jobs that have ended cannot be cancelled');
     assert.equal(await tab.page.$eval('main button.danger', (b) => b.disabled), true);
@@ -126,13 +104,13 @@ const cases = {
   },
   'end a session': async (open) => {
     const tab = await begin(open, 'sessions');
-    const { session_id: id } = (await api(tab, 'v1/sessions?limit=1')).body.sessions[0];
+    const { session_id: id } = (await tab.api('v1/sessions?limit=1')).body.sessions[0];
     await tab.goto('sessions/' + encodeURIComponent(id));
     await tab.press('End session');
     await tab.sees('cannot resume', 'dialog[open]');
     await confirm(tab, 'End session');
     await tab.sees('This session has ended');
-    const left = (await api(tab, 'v1/sessions?search=' + encodeURIComponent(id))).body.sessions;
+    const left = (await tab.api('v1/sessions?search=' + encodeURIComponent(id))).body.sessions;
     assert.deepEqual(left, []);
   },
   'replay and purge dead letters': async (open) => {
@@ -145,7 +123,7 @@ const cases = {
     await tab.press('Purge all 3…');
     await confirm(tab, 'Purge');
     await tab.sees('No dead letters.');
-    assert.equal((await api(tab, 'v1/dlq')).body.total, 0);
+    assert.equal((await tab.api('v1/dlq')).body.total, 0);
   },
   'revoke a node and lift it': async (open) => {
     const tab = await begin(open, 'configuration/revocations');
@@ -155,7 +133,7 @@ const cases = {
     await confirm(tab, 'Revoke');
     await tab.sees('stranger is revoked');
     const revoked = async () =>
-      (await api(tab, 'v1/auth/revocations')).body.revocations.filter((r) => r.name === 'stranger');
+      (await tab.api('v1/auth/revocations')).body.revocations.filter((r) => r.name === 'stranger');
     assert.equal((await revoked()).length, 1);
     const lift = await tab.page.waitForSelector('xpath///tr[contains(., "stranger")]//button');
     await lift.click();
@@ -189,7 +167,7 @@ const cases = {
   },
   'read the text of a result, which is audited': async (open) => {
     const tab = await begin(open, 'jobs');
-    const { job_id: id } = (await api(tab, 'v1/jobs?state=DONE&limit=1')).body.jobs[0];
+    const { job_id: id } = (await tab.api('v1/jobs?state=DONE&limit=1')).body.jobs[0];
     await tab.goto('jobs/' + id);
     await tab.sees('The text is not shown.');
     await tab.press('Read it…');
@@ -292,8 +270,8 @@ const cases = {
       'Reload configuration',
       'Lift',
     ];
-    const { job_id: job } = (await api(tab, 'v1/jobs?limit=1')).body.jobs[0];
-    const { session_id: session } = (await api(tab, 'v1/sessions?limit=1')).body.sessions[0];
+    const { job_id: job } = (await tab.api('v1/jobs?limit=1')).body.jobs[0];
+    const { session_id: session } = (await tab.api('v1/sessions?limit=1')).body.sessions[0];
     for (const page of [
       'nodes',
       'nodes/oslo',
@@ -318,7 +296,7 @@ const cases = {
       'v1/dlq/purge',
       'v1/config/reload',
     ])
-      assert.equal((await api(tab, path, 'POST', {})).status, 403, path);
+      assert.equal((await tab.api(path, 'POST', {})).status, 403, path);
   },
   'a wrong key, and the end of a login': async (open) => {
     const tab = await open();

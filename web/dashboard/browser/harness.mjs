@@ -105,6 +105,25 @@ export class Tab {
     await this.page.waitForSelector('nav a[aria-current=page]');
   }
 
+  /** api reads or writes as the page does, with its cookie. A busy store refuses with 503, and the request is repeated. */
+  async api(path, method = 'GET', body = undefined) {
+    const text = body === undefined ? null : JSON.stringify(body);
+    for (const end = Date.now() + patience; ; await new Promise((done) => setTimeout(done, 200))) {
+      const answer = await this.page.evaluate(
+        async (p, m, b) => {
+          const init = { method: m, headers: { 'Content-Type': 'application/json' } };
+          if (b !== null) init.body = b;
+          const answer = await fetch('../' + p, init);
+          return { status: answer.status, body: await answer.json().catch(() => undefined) };
+        },
+        path,
+        method,
+        text,
+      );
+      if (answer.status !== 503 || Date.now() > end) return answer;
+    }
+  }
+
   /** settled waits until the page shows what it has read. */
   async settled() {
     await this.page.waitForSelector('main h1');

@@ -43,9 +43,15 @@ await run({
     const before = loads(tab);
     tab.tolerant = true;
     await ask('stop-redis');
-    await tab.sees('The store (Redis) does not answer', '[role=alert]');
+    await tab.sees('The store (Redis) cannot be used', '[role=alert]');
+    await tab.sees('No store', '[role=status]');
+    assert.ok(await tab.page.$('main.old'), 'the figures look as if they were new');
+    await tab.checkAxe('an outage of Redis');
+    await tab.goto('instances');
+    await tab.sees('the shared store does not answer', 'main');
     await ask('start-redis');
-    await tab.seesNot('The store (Redis) does not answer');
+    await tab.seesNot('The store (Redis) cannot be used');
+    assert.equal(await tab.page.$('main.old'), null);
     await tab.sees('Live', '[role=status]');
     assert.equal(before(), 0, 'the page was loaded again');
   },

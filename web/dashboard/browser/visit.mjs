@@ -23,15 +23,13 @@ export async function visit(tab, name, check) {
 
 /** details returns the pages of one node, job and session, of those that the caller sees. */
 async function details(tab) {
-  return tab.page.evaluate(async () => {
-    const read = async (path) => (await fetch('../' + path)).json();
-    const [jobs, sessions] = [await read('v1/jobs?limit=1'), await read('v1/sessions?limit=1')];
-    const nodes = await read('v1/nodes/table?limit=1&search=oslo');
-    return [
-      ...nodes.rows.map((n) => 'nodes/' + n.node_id),
-      ...jobs.jobs.map((j) => 'jobs/' + j.job_id),
-      ...sessions.sessions.map((s) => 'sessions/' + encodeURIComponent(s.session_id)),
-      'search?q=o',
-    ];
-  });
+  const read = async (path) => (await tab.api(path)).body;
+  const [jobs, sessions] = [await read('v1/jobs?limit=1'), await read('v1/sessions?limit=1')];
+  const nodes = await read('v1/nodes/table?limit=1&search=oslo');
+  return [
+    ...nodes.rows.map((n) => 'nodes/' + n.node_id),
+    ...jobs.jobs.map((j) => 'jobs/' + j.job_id),
+    ...sessions.sessions.map((s) => 'sessions/' + encodeURIComponent(s.session_id)),
+    'search?q=o',
+  ];
 }
