@@ -36,26 +36,29 @@ func directives(t *testing.T) map[string][]string {
 func TestBalancerHasEveryInstance(t *testing.T) {
 	t.Parallel()
 	c := compose(t)
-	var want, got []string
+	var want []string
 	for _, name := range c.servicesRunning("serve") {
 		cfg := c.config(t, name)
 		want = append(want, fmt.Sprintf("server %s %s:%d", name, name, cfg.Server.Port))
 	}
 	lines := directives(t)
-	for _, line := range lines["backend schedulers"] {
-		if strings.HasPrefix(line, "server ") {
-			got = append(got, line)
+	for _, backend := range []string{"backend schedulers", "backend operators"} {
+		var got []string
+		for _, line := range lines[backend] {
+			if strings.HasPrefix(line, "server ") {
+				got = append(got, line)
+			}
 		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("instances (-compose +balancer):\n%s", diff)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("instances of the %s (-compose +balancer):\n%s", backend, diff)
+		}
 	}
 	for section, needed := range map[string][]string{
 		// An instance that shuts down gets no new connections, and a refused one is retried on the next.
 		"backend schedulers": {"option httpchk", "http-check send meth GET uri /readyz ver HTTP/1.1 hdr Host scheduler", "http-check expect status 200 error-status L7OKC"},
 		"defaults":           {"retry-on conn-failure", "option redispatch 1"},
 		"frontend public":    {"bind :5010", "default_backend schedulers", "http-request deny deny_status 404 unless for_clients"},
-		"frontend operators": {"bind :5011", "default_backend schedulers"},
+		"frontend operators": {"bind :5011", "default_backend operators"},
 	} {
 		for _, line := range needed {
 			if !slices.Contains(lines[section], line) {

@@ -57,6 +57,7 @@ func TestComposeStackRuns(t *testing.T) {
 	s.checkMetrics()
 	s.checkPublicRoutes()
 	s.checkRedisUser()
+	s.checkOutage()
 
 	first := s.instances[names[0]]
 	grace, err := time.ParseDuration(s.compose.Services[names[0]].StopGracePeriod)
@@ -111,6 +112,28 @@ func (s *composeStack) startRedis() string {
 		s.t.Errorf("Redis has no append-only file (%v)", err)
 	}
 	return address
+}
+
+// checkOutage stops Redis: clients are refused, and operators still reach an instance, which says what is wrong.
+func (s *composeStack) checkOutage() {
+	s.t.Helper()
+	if s.balancerURL == "" {
+		return
+	}
+	p := s.instances[s.compose.servicesRunning("serve")[0]]
+	s.redis.Stop()
+	waitUntil(s.t, "waiting until clients are refused", p, func() error {
+		if s.forwards(s.balancerURL, "/v1/version") {
+			return errors.New("an instance answers")
+		}
+		return nil
+	})
+	var status wire.StoreStatus
+	if err := s.request("GET", s.operatorURL+"/v1/store", "operator.key", "", &status); err != nil || status.Reachable || status.Problem == "" {
+		s.t.Errorf("operators ask for the store without Redis: %+v, %v", status, err)
+	}
+	s.redis.Continue()
+	waitUntil(s.t, "waiting until clients are served again", p, func() error { return s.request("GET", s.balancerURL+"/readyz", "", "", nil) })
 }
 
 // checkRedisUser checks that the user of the schedulers was refused nothing, and can do nothing else.
@@ -186,7 +209,7 @@ func (s *composeStack) startBalancer() {
 	body = strings.Replace(body, "bind :5011", "bind "+operators, 1)
 	body = strings.Replace(body, "maxconn 30000", "maxconn 1000", 1) // the limit of open files may be lower here
 	for name, url := range s.urls {
-		body = strings.Replace(body, "server "+name+" "+name+":5010", "server "+name+" "+strings.TrimPrefix(url, "http://"), 1)
+		body = strings.ReplaceAll(body, "server "+name+" "+name+":5010", "server "+name+" "+strings.TrimPrefix(url, "http://"))
 	}
 	file := filepath.Join(s.t.TempDir(), "haproxy.cfg")
 	if err := os.WriteFile(file, []byte(body), 0o600); err != nil {

@@ -89,5 +89,5 @@ type LiveOverview struct {
 // LiveStatus is an event of GET /v1/live: the instance that answers, and whether it can reach the store.
 type LiveStatus struct {
 	Instance       string `json:"instance" doc:"The incarnation of the instance that answers."`
-	StoreReachable bool   `json:"store_reachable" doc:"It could read from the store a moment ago."`
+	StoreReachable bool   `json:"store_reachable" doc:"It can use the store, as the calls of the last moment found."`
 }

@@ -136,5 +136,5 @@ type StatsInstances struct {
 // StatsStore is the state of the store, as the answering instance sees it.
 type StatsStore struct {
 	Kind      string `json:"kind" enum:"memory,redis"`
-	Reachable bool   `json:"reachable" doc:"The answering instance could read from it a moment ago."`
+	Reachable bool   `json:"reachable" doc:"The answering instance can use it, as the calls of the last moment found."`
 }

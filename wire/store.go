@@ -5,6 +5,7 @@ type StoreStatus struct {
 	Kind      string `json:"kind" enum:"memory,redis"`
 	Mode      string `json:"mode,omitempty" enum:"standalone,sentinel,cluster" doc:"How Redis is deployed. Absent for memory."`
 	Reachable bool   `json:"reachable" doc:"The answering instance can use it. While it cannot, every dispatch is refused."`
+	Problem   string `json:"problem,omitempty" doc:"Why it cannot, as /readyz says."`
 	CheckedMS int64  `json:"checked_ms,omitempty" doc:"When the servers were asked, in Unix milliseconds. They are asked at most every 5 s, and only while somebody wants to know. Absent for memory."`
 	// Latency is absent if there were no calls.
 	Latency     *StoreLatency `json:"latency,omitempty" doc:"Of the calls of the answering instance in the last minute. Absent: there were none."`

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -25,9 +26,12 @@ func (c *storeCmd) Run(ctx context.Context, io streams) error {
 func printStore(t *tabwriter.Writer, s *wire.StoreStatus) {
 	state := "reachable"
 	if !s.Reachable {
-		state = "NOT REACHABLE"
+		state = strings.TrimSuffix("NOT REACHABLE: "+s.Problem, ": ")
 	}
 	fmt.Fprintf(t, "%s\n", joinWords(s.Kind, s.Mode, state))
+	if s.CheckedMS > 0 {
+		fmt.Fprintf(t, "the servers as they were %v ago\n", (time.Duration(s.GeneratedMS-s.CheckedMS) * time.Millisecond).Round(time.Second))
+	}
 	if l := s.Latency; l != nil {
 		fmt.Fprintf(t, "calls of this instance in the last minute: %d, median %v ms, 99 %% %v ms, longest %v ms\n", l.Calls, l.P50MS, l.P99MS, l.MaxMS)
 	}

@@ -26,7 +26,7 @@ func TestPrintStore(t *testing.T) {
 	var out strings.Builder
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	printStore(w, &wire.StoreStatus{
-		Kind: "redis", Mode: "sentinel", Latency: &wire.StoreLatency{P50MS: 0.2, P99MS: 1.5, MaxMS: 7, Calls: 900},
+		Kind: "redis", Mode: "sentinel", Problem: "the shared store is full and takes no writes", CheckedMS: 1_000, GeneratedMS: 4_249, Latency: &wire.StoreLatency{P50MS: 0.2, P99MS: 1.5, MaxMS: 7, Calls: 900},
 		Servers: []wire.StoreServer{
 			{Address: "10.0.0.1:6379", Role: "primary", Healthy: true, Version: "7.0.15", UsedMemory: 3 << 20, MaxMemory: 1 << 30, Policy: "noeviction", PingMS: &ping, UptimeSeconds: 90, Clients: 4},
 			{Address: "10.0.0.2:6379", Role: "replica", Healthy: true, LagBytes: &lag},
@@ -37,7 +37,8 @@ func TestPrintStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []string{
-		"redis, sentinel, NOT REACHABLE",
+		"redis, sentinel, NOT REACHABLE: the shared store is full and takes no writes",
+		"the servers as they were now",
 		"calls of this instance in the last minute: 900, median 0.2 ms, 99 % 1.5 ms, longest 7 ms",
 		"",
 		"SERVER ROLE HEALTHY SLOTS VERSION MEMORY MIB OF POLICY BEHIND BYTES PING MS CLIENTS UPTIME",

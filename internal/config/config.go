@@ -47,7 +47,8 @@ type Server struct {
 	TLSCA           string  `toml:"tls_ca" env:"TLS_CA" doc:"A file with the authorities, in PEM, that this instance trusts when it connects to the other instances. Empty: those of the system."`
 	BasePath        string  `toml:"base_path" env:"BASE_PATH" doc:"A path such as /lingua below which everything answers, too, for a proxy that forwards the paths below its prefix as they are. A proxy that removes its prefix needs none."`
 	PerAddress      int     `toml:"per_address" env:"PER_ADDRESS" doc:"Maximum number of connections of one client address that are not WebSockets, 0: no limit. Behind a load balancer all connections come from its address: set 0 and limit them there."`
-	ShutdownSeconds Seconds `toml:"shutdown_seconds" env:"SHUTDOWN_SECONDS" doc:"How long in-flight jobs may take to end during a shutdown."`
+	ShutdownSeconds Seconds `toml:"shutdown_seconds" env:"SHUTDOWN_SECONDS" doc:"How long a shutdown may take; in-flight jobs have so long to end."`
+	DrainDelayMS    Millis  `toml:"drain_delay_ms" env:"DRAIN_DELAY_MS" doc:"How long an instance that stops, and is not ready any more, still takes new dispatches, if there are others: load balancers must have noticed by then. A part of shutdown_seconds, and at most half of it."`
 }
 
 // Address returns the address to listen on.
@@ -168,7 +169,7 @@ type Observability struct {
 // Default returns the configuration without a file, variables or flags.
 func Default() Config {
 	return Config{
-		Server: Server{Host: "127.0.0.1", Port: 5010, BasePath: NoBasePath, PerAddress: 1024, ShutdownSeconds: 20},
+		Server: Server{Host: "127.0.0.1", Port: 5010, BasePath: NoBasePath, PerAddress: 1024, ShutdownSeconds: 20, DrainDelayMS: 2000},
 		Log:    Log{Level: "info", Format: "text"},
 		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30, LoginSeconds: 43_200, AnonymousRole: auth.NoRole, AnonymousFrom: []string{}, AnonymousHosts: []string{}},
 		Callback: Callback{

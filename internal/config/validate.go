@@ -111,6 +111,7 @@ func (c *Config) validateServer(v *validator) {
 	c.validateTLS(v)
 	v.requireMin("server.per_address", int64(s.PerAddress), 0)
 	v.requireRange("server.shutdown_seconds", int64(s.ShutdownSeconds), 0, 3600)
+	v.requireRange("server.drain_delay_ms", int64(s.DrainDelayMS), 0, 60_000)
 	keys, err := c.Auth.Keyring()
 	if err != nil {
 		for line := range strings.Lines(err.Error()) {

@@ -63,6 +63,8 @@ type Config struct {
 	MissedACKs func(func(MissedACK))
 	// Events records what happens to the fleet; nil: nothing does.
 	Events *events.Recorder
+	// StoreReachable reports whether the store answers and takes writes, as its last calls found. Nil: always.
+	StoreReachable func() bool
 	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.
 	Fence func() time.Time
 	// Observer is told what becomes of requests and jobs; nil: nobody is.
@@ -141,12 +143,15 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	if cfg.HasAudio == nil {
 		cfg.HasAudio = func(*core.Job) bool { return true }
 	}
+	if cfg.StoreReachable == nil {
+		cfg.StoreReachable = func() bool { return true }
+	}
 	if cfg.Observer == nil {
 		cfg.Observer = noObserver{}
 	}
 	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable(), left: make(chan struct{}), drained: make(chan struct{})}
 	d.tasks = parallel.NewGroup() // jobs outlive the requests that made them
-	d.store = &storeClient{Store: st, metrics: m, log: log}
+	d.store = &storeClient{Store: st, reachable: cfg.StoreReachable, metrics: m, log: log}
 	d.decide = deadline.New(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
 	d.tokens = &tokenSource{instance: cfg.Instance}
 	d.Line = newLine(d.cfg, d.store, fl, pk, d.tasks, m, log)

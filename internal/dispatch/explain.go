@@ -105,6 +105,10 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		}
 	}
 	e.conclude(spec)
+	if e.Verdict == wire.AllCandidatesFullOrFailed && s.silencedByStore(e.Reasons) {
+		down := store.Unavailable()
+		e.Verdict, e.Detail = down.Code, down.Detail
+	}
 	return e.Explanation, nil
 }
 

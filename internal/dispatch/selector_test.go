@@ -92,6 +92,28 @@ func TestSilentNodeIsStaleNotIncapable(t *testing.T) {
 	})
 }
 
+// TestOutageIsNamed: while the store takes no writes no heartbeat is recorded, so that every node looks silent. The refusals name the store.
+func TestOutageIsNamed(t *testing.T) {
+	t.Parallel()
+	var down atomic.Bool
+	runWith(t, func(c *dispatch.Config) { c.StoreReachable = func() bool { return !down.Load() } }, func(h *harness) {
+		h.addNode("node-a", 1)
+		time.Sleep(17 * time.Second)
+		synctest.Wait()
+		wantCode(t, h.dispatchRefused(), wire.AllCandidatesFullOrFailed)
+		down.Store(true)
+		wantCode(t, h.dispatchRefused(), wire.SchedulerDependencyDown)
+		x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(), Limit: 10})
+		if err != nil || x.Verdict != wire.SchedulerDependencyDown {
+			t.Errorf("explanation %+v, %v", x, err)
+		}
+		wantCode(t, h.dispatchRefused(func(s *core.Spec) { s.Direction.Tgt = "de" }), wire.NoCapableNode)
+		down.Store(false)
+		h.heartbeat("node-a", []store.ActiveJob{})
+		h.dispatch()
+	})
+}
+
 // TestManyRefusalsShareProbes: all requests to a full fleet are refused, but each does not probe every node on its own. Otherwise
 // a fleet that is full for a moment would cost the store more than one that is not, and would not recover.
 func TestManyRefusalsShareProbes(t *testing.T) {

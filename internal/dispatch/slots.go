@@ -22,8 +22,9 @@ var storeBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.M
 // storeClient is the store, with its errors counted and logged.
 type storeClient struct {
 	Store
-	metrics *telemetry.Metrics
-	log     *slog.Logger
+	reachable func() bool
+	metrics   *telemetry.Metrics
+	log       *slog.Logger
 
 	lastError atomic.Int64 // Unix nanoseconds
 }

@@ -116,8 +116,16 @@ func (s *selector) refuse(x *search) *wire.Error {
 			code = wire.NoCapableNode
 		}
 	}
+	if s.silencedByStore(rejections) {
+		return store.Unavailable()
+	}
 	x.request.refused = &refusedSelection{code: code, rejections: rejections, query: x.query, tried: x.tried}
 	return refusalFor(x.request.spec, &x.query.Pools, code, rejections)
+}
+
+// silencedByStore reports whether nodes look silent because no heartbeat can be recorded: the store takes no writes.
+func (s *selector) silencedByStore(rejections map[core.Reason]int) bool {
+	return rejections[core.ReasonStale] > 0 && !s.store.reachable()
 }
 
 // refusalFor is the error for a job that no node can take, or none can take now.
@@ -149,8 +157,11 @@ func (s *selector) explainFull(spec *core.Spec, full *wire.Error) *wire.Error {
 		}
 		rejections[reason]++
 	}
-	if len(capableOnly(rejections)) == 0 {
+	switch {
+	case len(capableOnly(rejections)) == 0:
 		return full
+	case s.silencedByStore(rejections):
+		return store.Unavailable()
 	}
 	return refusalFor(spec, &q.Pools, full.Code, rejections)
 }

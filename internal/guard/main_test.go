@@ -102,7 +102,9 @@ func newInstance(id core.InstanceID, st store.Store, all ...core.InstanceID) *fa
 		},
 	}
 	i.leader = &Leader{Locks: st, Name: "stats", Instance: id, Log: discardLog}
-	i.reader = NewReader(st, i.generator, "memory", discardLog)
+	faulty, canFail := st.(*faultyStore)
+	reachable := func() bool { return !canFail || !faulty.down.Load() }
+	i.reader = NewReader(st, i.generator, "memory", reachable, discardLog)
 	return i
 }
 

@@ -20,23 +20,26 @@ import (
 // nothing.
 type Reader struct {
 	stats     store.Stats
+	reachable func() bool // this instance can use the store
 	generator *Generator
 	kind      string                   // of the store
 	ages      map[wire.StatsAge]string // parts of answers
 	log       *slog.Logger
 	since     time.Time // when it was made
 
-	current   atomic.Pointer[answer] // nil: there was none yet
-	reachable atomic.Bool            // the store answered the last read
-	wanted    chan struct{}          // a request found no snapshot
+	current atomic.Pointer[answer] // nil: there was none yet
+	wanted  chan struct{}          // a request found no snapshot
 
 	points       atomic.Pointer[clusterPoints] // of the cluster, of the last hour
 	pointsLoaded bool                          // those from before the start were read; of Run alone
 }
 
-// NewReader makes a reader of the snapshots in a store of a kind. If there is none, the generator computes one.
-func NewReader(st store.Stats, generator *Generator, kind string, log *slog.Logger) *Reader {
-	return &Reader{stats: st, generator: generator, kind: kind, ages: encodeAges(kind), log: log, since: time.Now(), wanted: make(chan struct{}, 1)}
+// NewReader makes a reader of the snapshots in a store of a kind, while that is reachable. If there is none, the generator computes one.
+func NewReader(st store.Stats, generator *Generator, kind string, reachable func() bool, log *slog.Logger) *Reader {
+	return &Reader{
+		stats: st, generator: generator, kind: kind, reachable: reachable, ages: encodeAges(kind), log: log, since: time.Now(),
+		wanted: make(chan struct{}, 1),
+	}
 }
 
 // answer is a snapshot as a request gets it, but for what depends on the time of the request.
@@ -110,7 +113,7 @@ func (r *Reader) Snapshot() (generatedMS int64, age time.Duration) {
 }
 
 func (r *Reader) age(a *answer) wire.StatsAge {
-	age, reachable := a.age+time.Since(a.read), r.reachable.Load()
+	age, reachable := a.age+time.Since(a.read), r.reachable()
 	return wire.StatsAge{
 		AgeMS: age.Milliseconds(), Stale: !reachable || age > staleIntervals*r.generator.Interval,
 		Store: wire.StatsStore{Kind: r.kind, Reachable: reachable},
@@ -142,7 +145,7 @@ func (r *Reader) Run(ctx context.Context) {
 // untilNextRead returns when the snapshot is read again: when the next one is expected.
 func (r *Reader) untilNextRead() time.Duration {
 	a := r.current.Load()
-	if a == nil || !r.reachable.Load() {
+	if a == nil || !r.reachable() {
 		return readInterval
 	}
 	expected := r.generator.Interval + publishDelay - a.age - time.Since(a.read)
@@ -157,7 +160,6 @@ func (r *Reader) read(ctx context.Context) {
 		known = last.id // otherwise there is another one by now, most probably: to ask first costs a command more
 	}
 	snap, err := r.stats.LoadSnapshot(ctx, known)
-	r.reachable.Store(err == nil)
 	if err != nil || snap.Body == nil || last != nil && snap.SnapshotID == last.id {
 		return
 	}

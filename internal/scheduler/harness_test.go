@@ -91,7 +91,7 @@ func startCluster(t *testing.T, url string, cfg config.Config, transport dispatc
 func startInstances(t *testing.T, count int, url string, cfg config.Config, transport dispatch.Transport) cluster {
 	t.Helper()
 	cfg.Store = url
-	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
+	cfg.Server.Port, cfg.Server.ShutdownSeconds, cfg.Server.DrainDelayMS = 0, 1, 0
 	instances := make(cluster, count)
 	for i := range instances {
 		s, url := run(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })

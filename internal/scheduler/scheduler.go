@@ -16,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -45,6 +46,8 @@ type Scheduler struct {
 	cfg      config.Config
 	log      *slog.Logger
 	storeLog []any // log attributes: where the store is
+
+	storeHealth storeHealth
 
 	Metrics  *telemetry.Metrics
 	Store    store.Store
@@ -128,7 +131,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		return nil, err
 	}
 	var emptied restorer
-	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, log); err != nil {
+	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, &s.storeHealth, log); err != nil {
 		return nil, err
 	}
 	s.tenants, s.revocations = newTenants(c, s.credentials.reloader, s.Store, s.Metrics), newRevocations(s.credentials, s.Store, log)
@@ -158,7 +161,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.stats = s.newStats(c, instance)
 	dispatchCfg := dispatchConfig(c, instance)
 	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer, dispatchCfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
-	dispatchCfg.MissedACKs, dispatchCfg.Events = s.nodeConns.MissedACKs, s.events
+	dispatchCfg.MissedACKs, dispatchCfg.Events, dispatchCfg.StoreReachable = s.nodeConns.MissedACKs, s.events, s.storeHealth.Reachable
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared, dispatchCfg.SendOffer = s.Audio.Has, s.fence(), s.sharesStore(), offerSender(s.Bus)
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
@@ -185,7 +188,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions,
 		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series, NodeTable: nodetable.New(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()), Pools: pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: s.Store}, QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
-		Ping: (&storeHealth{ping: s.Store.Ping}).check, Partial: s.Fleet.Partial,
+		StoreHealth: &s.storeHealth, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		Limits: serverLimits(&cfg, s.credentials.auth.Keyring().Empty()),
 	})
@@ -295,6 +298,11 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	deadline, cancel := context.WithTimeout(ctx, s.cfg.Server.ShutdownSeconds.Duration())
 	defer cancel()
+	peers := s.hasPeers(deadline)
+	if peers { // load balancers notice before dispatches are refused
+		s.Server.SetNotReady()
+		backoff.Sleep(deadline, min(s.cfg.Server.DrainDelayMS.Duration(), s.cfg.Server.ShutdownSeconds.Duration()/2))
+	}
 	// Before the connections are asked to go away. Utterances of sessions that are still connected are dispatched as usual.
 	s.Jobs.Leave()
 	s.Server.SetNotReady()
@@ -305,7 +313,7 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	goAway := min(s.cfg.Server.ShutdownSeconds.Duration()/2, maxGoAway)
 	var leaving sync.WaitGroup
 	leaving.Go(func() { s.Sessions.GoAway(deadline, reason, goAway) })
-	if s.hasPeers(deadline) { // nodes keep their jobs when they reconnect to another instance
+	if peers { // nodes keep their jobs when they reconnect to another instance
 		leaving.Go(func() { s.nodeConns.GoAway(deadline, reason, goAway) })
 	}
 	leaving.Wait()

@@ -4,12 +4,15 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -51,6 +54,30 @@ func TestShutdownWaitsForInFlightJob(t *testing.T) {
 		t.Errorf("the port is still open: %v", err)
 	}
 	waitUntil(r.t, "all connections to the node to be closed", waitLimit, func() bool { return r.nodeConns.Load() == 0 })
+}
+
+// TestDispatchesUntilBalancersHaveNoticed: an instance that stops beside others is not ready at once, and refuses dispatches only after a delay,
+// within which a load balancer has noticed.
+func TestDispatchesUntilBalancersHaveNoticed(t *testing.T) {
+	t.Parallel()
+	redis := redistest.Start(t)
+	cfg := config.Default()
+	cfg.Store = redis.URL()
+	other := startInstances(t, 1, redis.URL(), cfg, nil)[0]
+	r := startInstance(t, nil, func(c *config.Config) { c.Store, c.Server.DrainDelayMS = redis.URL(), 5000 })
+	r.stop()
+	r.awaitUnready()
+	a := r.dispatchJob("during")
+	r.post(http.StatusOK, "/v1/job/ack", reportBody(a))
+	waitUntil(t, "it to announce that it is draining", waitLimit, func() bool {
+		peers, err := other.Bus.Peers(t.Context())
+		return err == nil && slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.Draining })
+	})
+	r.post(http.StatusServiceUnavailable, "/v1/dispatch/f2f", dispatchBody("after"))
+	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
+	if err := r.awaitEnd(); err != nil {
+		t.Error(err)
+	}
 }
 
 // TestShutdownIsAnnouncedAtOnce: other instances need not wait for the next renewal to see that this one is draining.

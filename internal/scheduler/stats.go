@@ -40,7 +40,7 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Presences,
 		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log, Events: s.events,
 	}
-	st.reader = guard.NewReader(s.Store, st.generator, kind, s.log)
+	st.reader = guard.NewReader(s.Store, st.generator, kind, s.storeHealth.Reachable, s.log)
 	ejector := &guard.Ejector{Store: s.Store, Fleet: s.Fleet, Events: s.events, Counted: s.Metrics.Admissions, Log: s.log}
 	st.generator.Judge = ejector.Lift
 	if c.OutlierEjection.Enabled {

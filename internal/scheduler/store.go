@@ -20,7 +20,7 @@ import (
 // openStore opens the configured store. It also returns log attributes that say where the store is, without secrets: all
 // instances of one fleet must have the same.
 func openStore(
-	ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *events.Recorder, onEmptied func(), log *slog.Logger,
+	ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *events.Recorder, onEmptied func(), health *storeHealth, log *slog.Logger,
 ) (store.Store, []any, error) {
 	c := &cfg.Scheduler
 	timing := store.Timing{
@@ -35,12 +35,15 @@ func openStore(
 	case err != nil:
 		return nil, nil, err
 	case !shared:
-		return memstore.New(timing), []any{"store", "memory"}, nil
+		s := memstore.New(timing)
+		health.ping = s.Ping
+		return s, []any{"store", "memory"}, nil
 	}
 	s, err := redisstore.Open(ctx, redisstore.Options{
 		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Timeout: c.Dispatch.DecideWithinMS.Duration(), Log: log,
 		OnEmptied: onEmptied, OnError: m.CountRedisError, OnCall: m.StoreCalls.Observe,
 		OnHealth: func(up bool) {
+			health.down.Store(!up)
 			if up {
 				m.StoreUp.Set(1)
 				recorder.Record(store.Event{Kind: store.EventStoreUp})
@@ -55,6 +58,7 @@ func openStore(
 	if err != nil {
 		return nil, nil, fmt.Errorf("%w\nThe address and the credentials of Redis are configured by %s", err, cfg.RedisKeys())
 	}
+	health.ping = s.Ping
 	return s, []any{"store", address.String(), "database", address.DB, "key_prefix", c.Phase2.Redis.KeyPrefix}, nil
 }
 
@@ -69,16 +73,20 @@ func (r *restorer) restore() {
 	}
 }
 
-// storeHealth checks whether the store is available, and remembers why it is not.
+// storeHealth says whether this instance can use the store, and why it cannot. Whatever shows that reads it here.
 type storeHealth struct {
 	ping func(context.Context) error
+	down atomic.Bool // the store's last calls failed, or it takes no writes
 
 	mu         sync.Mutex
 	lastReason store.UnavailableError // as the store itself reported it; empty: it reported none
 }
 
-// check pings the store. An error that is a store.UnavailableError may be shown to any client.
-func (h *storeHealth) check(ctx context.Context) error {
+// Reachable reports whether the last calls to the store succeeded, without asking it.
+func (h *storeHealth) Reachable() bool { return !h.down.Load() }
+
+// Check pings the store. An error that is a store.UnavailableError may be shown to any client.
+func (h *storeHealth) Check(ctx context.Context) error {
 	err := h.ping(ctx)
 	h.mu.Lock()
 	defer h.mu.Unlock()

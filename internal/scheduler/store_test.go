@@ -31,7 +31,7 @@ func TestStoreHealthRemembersReason(t *testing.T) {
 		if next = step.err; next != nil {
 			next = fmt.Errorf("%w: %w", store.ErrDown, next)
 		}
-		got := h.check(t.Context())
+		got := h.Check(t.Context())
 		var reason store.UnavailableError
 		if errors.As(got, &reason); reason != step.want || (got == nil) != (step.err == nil) {
 			t.Errorf("step %d, %v: %v, want %q", i+1, step.err, got, step.want)

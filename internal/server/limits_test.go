@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -142,7 +141,7 @@ func servePipes(t *testing.T, version string) *pipeListener {
 	}
 	return listenPipes(t, server.New(server.Options{
 		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, Auth: auth.NewAuthenticator(keyring, nil),
-		Ping: func(context.Context) error { return nil }, Version: wire.VersionResponse{Version: version},
+		StoreHealth: health(nil), Version: wire.VersionResponse{Version: version},
 	}).HTTP())
 }
 

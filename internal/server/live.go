@@ -24,11 +24,12 @@ const (
 // liveStreams tell pages what has changed: one stream for each page.
 type liveStreams struct {
 	responder
-	feed     *liveFeed
-	access   *accessControl
-	instance func() core.InstanceID // this one
-	stopping *atomic.Bool
-	limit    *streamLimit
+	feed      *liveFeed
+	access    *accessControl
+	instance  func() core.InstanceID // this one
+	reachable func() bool            // it can use the store
+	stopping  *atomic.Bool
+	limit     *streamLimit
 }
 
 func (h *liveStreams) route() route {
@@ -99,7 +100,7 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 
 // status returns the state of this instance, encoded.
 func (h *liveStreams) status() []byte {
-	data, err := json.Marshal(wire.LiveStatus{Instance: string(h.instance()), StoreReachable: h.feed.reachable()})
+	data, err := json.Marshal(wire.LiveStatus{Instance: string(h.instance()), StoreReachable: h.reachable()})
 	if err != nil {
 		return nil // of plain fields: it cannot fail
 	}

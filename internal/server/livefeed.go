@@ -32,7 +32,6 @@ type liveFeed struct {
 	readAt time.Time                           // when the log was read last
 	after  string                              // the position up to which it was read
 	begun  bool                                // the end of the log was found
-	down   bool                                // the log could not be read the last time
 	next   uint64                              // the number of the next event
 	events []liveEvent                         // the last ones, the oldest first
 
@@ -74,7 +73,7 @@ func (f *liveFeed) refresh(ctx context.Context) {
 	page, err := f.log.ReadEvents(ctx, store.ReadLogParams{After: after, Limit: limit})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.readAt, f.down = time.Now(), err != nil
+	f.readAt = time.Now()
 	if err != nil {
 		return // it is read at the next time
 	}
@@ -155,11 +154,4 @@ func (f *liveFeed) newPoint(known int64) (at int64, data []byte) {
 		return known, nil
 	}
 	return f.pointMS, f.point
-}
-
-// reachable reports whether the store answered the last time.
-func (f *liveFeed) reachable() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return !f.down
 }

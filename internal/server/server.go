@@ -50,8 +50,8 @@ type Options struct {
 	Version wire.VersionResponse
 	// Read converts requests.
 	Read *convert.Reader
-	// Ping reports whether the store answers. The text of a store.UnavailableError is part of the answer of /readyz, no other is.
-	Ping func(context.Context) error
+	// StoreHealth says whether this instance can use the store.
+	StoreHealth StoreHealth
 	// Partial reports that this instance may not know all nodes of the fleet yet; nil: never.
 	Partial func() bool
 	// Heartbeat is how often nodes are asked to send a heartbeat. A node that is silent for Presence is not online.
@@ -74,6 +74,14 @@ type Options struct {
 	// Access has what else the answer to a caller depends on.
 	Access Access
 	Limits Limits
+}
+
+// StoreHealth says whether this instance can use the store.
+type StoreHealth interface {
+	// Check asks the store. The text of a store.UnavailableError is part of the answer of /readyz, no other is.
+	Check(ctx context.Context) error
+	// Reachable reports what the last calls of any part of the instance found, without asking.
+	Reachable() bool
 }
 
 // Limits are the limits on requests and connections.
@@ -186,7 +194,7 @@ func New(o Options) *Server {
 	s.events = &eventHandlers{
 		responder: p, log: newEventCopy(o.Events), streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping, limit: newStreamLimit(maxEventStreams, "streams of events")},
 		live: &liveStreams{
-			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, access: s.access, instance: o.Bus.Instance, stopping: &s.stopping,
+			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, reachable: o.StoreHealth.Reachable, access: s.access, instance: o.Bus.Instance, stopping: &s.stopping,
 			limit: newStreamLimit(maxLiveStreams, "open dashboards"),
 		},
 	}
@@ -203,9 +211,11 @@ func New(o Options) *Server {
 	s.sockets = &socketHandlers{
 		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, enforcer: enforcer, sessions: newSessionServer(&o, enforcer),
 	}
-	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, ping: o.Ping, partial: o.Partial, revocations: revoked, stopping: &s.stopping}
+	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, health: o.StoreHealth, partial: o.Partial, revocations: revoked, stopping: &s.stopping}
 	s.status.stats = &statsHandlers{responder: p, reader: o.Figures.Stats, metrics: o.Metrics}
-	s.status.store = &storeHandlers{responder: p, store: o.Figures.Store, metrics: o.Metrics, work: parallel.NewGroup()}
+	s.status.store = &storeHandlers{
+		responder: p, store: o.Figures.Store, calls: o.Metrics.StoreCalls, problem: s.status.storeProblem, work: parallel.NewGroup(),
+	}
 	s.status.pools = &poolHandlers{responder: p, reader: o.Figures.Pools}
 	s.status.tenants = &tenantHandlers{responder: p, gate: o.Figures.Tenants, jobs: o.Jobs, sessions: o.Sessions, peers: peers}
 	s.status.counts = &metricsHandlers{

@@ -23,7 +23,7 @@ type statusHandlers struct {
 	responder
 	version  wire.VersionResponse
 	metrics  *telemetry.Metrics
-	ping     func(context.Context) error
+	health   StoreHealth
 	partial  func() bool
 	stopping *atomic.Bool
 	pings    sharedCheck
@@ -71,12 +71,8 @@ func (h *statusHandlers) ready(w http.ResponseWriter, r *http.Request) {
 	case h.stopping.Load():
 		out.Ready, out.Reason = false, "it is shutting down"
 	default:
-		if err := h.pings.do(r.Context(), h.ping); err != nil {
-			out.Ready, out.Reason = false, "the shared store does not answer"
-			var unavailable store.UnavailableError
-			if errors.As(err, &unavailable) {
-				out.Reason = string(unavailable)
-			}
+		if problem := h.storeProblem(r.Context()); problem != "" {
+			out.Ready, out.Reason = false, problem
 		} else if h.partial != nil && h.partial() {
 			out.Ready, out.Reason = false, "it has just started and does not know every node yet"
 		} else if !h.revocations.Ready() {
@@ -88,6 +84,19 @@ func (h *statusHandlers) ready(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	writeJSON(w, status, out)
+}
+
+// storeProblem says why this instance cannot use the store; empty: it can.
+func (h *statusHandlers) storeProblem(ctx context.Context) string {
+	err := h.pings.do(ctx, h.health.Check)
+	if err == nil {
+		return ""
+	}
+	var unavailable store.UnavailableError
+	if errors.As(err, &unavailable) {
+		return string(unavailable)
+	}
+	return "the shared store does not answer"
 }
 
 // checkInterval is how often /readyz checks the store, for any number of requests: they need no credential, and each check writes to

@@ -151,7 +151,7 @@ func TestReadinessChecksAreShared(t *testing.T) {
 		var down atomic.Bool
 		s := server.New(server.Options{
 			Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour},
-			Ping: func(ctx context.Context) error {
+			StoreHealth: health(func(ctx context.Context) error {
 				pings.Add(1)
 				select {
 				case <-time.After(10 * time.Millisecond): // a round trip
@@ -162,7 +162,7 @@ func TestReadinessChecksAreShared(t *testing.T) {
 					return errors.New("down")
 				}
 				return nil
-			},
+			}),
 		})
 		ask := func(ctx context.Context) int {
 			rec := httptest.NewRecorder()
@@ -205,7 +205,7 @@ func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 	partial := true
 	s := server.New(server.Options{
 		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour},
-		Ping: func(context.Context) error { return nil }, Partial: func() bool { return partial },
+		StoreHealth: health(nil), Partial: func() bool { return partial },
 	})
 	ask := func() *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
@@ -221,11 +221,23 @@ func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 	}
 }
 
+// health is a store with this check; nil: one that answers.
+type health func(context.Context) error
+
+func (h health) Check(ctx context.Context) error {
+	if h == nil {
+		return nil
+	}
+	return h(ctx)
+}
+
+func (h health) Reachable() bool { return h.Check(context.Background()) == nil }
+
 // readyz requests /readyz of a server with this check of the store.
 func readyz(t *testing.T, log *logBuffer, ping func(context.Context) error) *httptest.ResponseRecorder {
 	t.Helper()
 	s := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.NewTextHandler(log, nil)), Limits: server.Limits{SlowAfter: time.Hour}, Ping: ping,
+		Metrics: telemetry.New(), Log: slog.New(slog.NewTextHandler(log, nil)), Limits: server.Limits{SlowAfter: time.Hour}, StoreHealth: health(ping),
 	})
 	rec := httptest.NewRecorder()
 	s.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))

@@ -25,8 +25,9 @@ const (
 type storeHandlers struct {
 	responder
 	store   store.Inspector
-	metrics *telemetry.Metrics
-	work    *parallel.Group // inspections
+	calls   *telemetry.StoreCalls
+	problem func(context.Context) string // why this instance cannot use it; empty: it can
+	work    *parallel.Group              // inspections
 
 	mu      sync.Mutex
 	last    *inspection   // nil: there was none yet
@@ -56,14 +57,15 @@ func (h *storeHandlers) show(r *http.Request) (any, error) {
 	if last == nil {
 		return nil, store.Unavailable()
 	}
-	out := &wire.StoreStatus{Kind: last.Kind, Mode: last.Mode, Reachable: h.metrics.Value("lingua_store_up") == 1, GeneratedMS: time.Now().UnixMilli()}
+	out := &wire.StoreStatus{Kind: last.Kind, Mode: last.Mode, Problem: h.problem(r.Context())}
+	out.Reachable, out.GeneratedMS = out.Problem == "", time.Now().UnixMilli()
 	if len(last.Servers) > 0 {
 		out.CheckedMS = last.at.UnixMilli()
 	}
 	for i := range last.Servers {
 		out.Servers = append(out.Servers, viewServer(&last.Servers[i]))
 	}
-	if calls := h.metrics.StoreCalls.LastMinute(); calls.Calls > 0 {
+	if calls := h.calls.LastMinute(); calls.Calls > 0 {
 		out.Latency = &wire.StoreLatency{P50MS: millis(calls.P50), P99MS: millis(calls.P99), MaxMS: millis(calls.Max), Calls: int64(calls.Calls)}
 	}
 	return out, nil

@@ -52,10 +52,13 @@ func TestStoreStatus(t *testing.T) {
 	if again.CheckedMS != status.CheckedMS {
 		t.Error("the server was asked again within a moment")
 	}
+	if status.Problem != "" {
+		t.Errorf("a problem with a store that answers: %s", status.Problem)
+	}
 	redis.Kill()
 	shared.eventually("the store does not answer", func() bool {
 		var now wire.StoreStatus
 		shared.get("/v1/store").decode(&now)
-		return !now.Reachable && len(now.Servers) == 1 && !now.Servers[0].Healthy && now.Servers[0].Role == "primary"
+		return !now.Reachable && now.Problem == "the shared store does not answer" && len(now.Servers) == 1 && !now.Servers[0].Healthy && now.Servers[0].Role == "primary"
 	})
 }

@@ -23,37 +23,33 @@ const commandsFile = "../../../deploy/redis/commands"
 // administration are the commands that this test runs itself, beside "info", which the store uses too.
 var administration = []string{"acl|setuser", "acl|log", "config|resetstat"}
 
+// topologyCommands are what the store and its client library use with Sentinel and with a cluster, beside the commands on a single server:
+// ASKING where a slot is being moved. TestSentinelWithEveryReplyLostOnce and TestCluster run with them.
+var topologyCommands = []string{"asking", "cluster|info", "cluster|slots", "role"}
+
 // TestStoreUsesOnlyItsCommands runs the whole suite on a single server, as a Redis user that may run only the commands of commandsFile, on
 // keys with the prefix of the store: nothing is refused, and every one of the commands is used.
 func TestStoreUsesOnlyItsCommands(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
-	allowed := []string{"+@all"}
-	if !*updateCommands {
-		allowed = nil
-		for _, name := range listedCommands(t) {
-			allowed = append(allowed, "+"+name)
-		}
-	}
-	user := append([]string{"ACL", "SETUSER", "lingua", "on", ">password", "~test*", "resetchannels", "-@all"}, allowed...)
-	if _, err := redis.Do(user...); err != nil {
-		t.Fatalf("%s is not a list of commands that Redis knows: %v", commandsFile, err)
+	if *updateCommands {
+		addUser(t, redis, []string{"@all"})
+	} else {
+		addUser(t, redis, listedCommands(t))
 	}
 	redis.ResetStats()
 	// The subtests of the suite are parallel: they have ended when this one has.
 	t.Run("suite", func(t *testing.T) {
-		storetest.Exercise(t, backend(strings.Replace(redis.URL(), "//", "//lingua:password@", 1), false))
+		storetest.Exercise(t, backend(asUser(redis.URL()), false))
 	})
-	refused, err := redis.Do("ACL", "LOG")
-	if list, _ := refused.([]any); err != nil || len(list) > 0 {
-		t.Errorf("Redis refused what the store tried: %v %v", list, err)
-	}
+	wantNothingRefused(t, redis)
 	var used []string
 	for name := range redis.CommandStats() {
 		if !slices.Contains(administration, name) {
 			used = append(used, name)
 		}
 	}
+	used = append(used, topologyCommands...)
 	if !slices.Contains(used, "ping") {
 		used = append(used, "ping") // of the client library, when a connection was silent for a while
 	}
@@ -66,6 +62,30 @@ func TestStoreUsesOnlyItsCommands(t *testing.T) {
 	}
 	if diff := cmp.Diff(listedCommands(t), used); diff != "" {
 		t.Errorf("%s (-listed +used); write it again with -update-commands:\n%s", commandsFile, diff)
+	}
+}
+
+// addUser adds the user of asUser, who may run some commands on the keys of the tests.
+func addUser(t *testing.T, s *redistest.Server, commands []string) {
+	t.Helper()
+	user := []string{"ACL", "SETUSER", "lingua", "on", ">password", "~test*", "resetchannels", "-@all"}
+	for _, name := range commands {
+		user = append(user, "+"+name)
+	}
+	if _, err := s.Do(user...); err != nil {
+		t.Fatalf("%s is not a list of commands that Redis knows: %v", commandsFile, err)
+	}
+}
+
+// asUser adds the user to the URL of a Redis.
+func asUser(url string) string { return strings.Replace(url, "//", "//lingua:password@", 1) }
+
+// wantNothingRefused checks that a server refused nothing that the store tried.
+func wantNothingRefused(t *testing.T, s *redistest.Server) {
+	t.Helper()
+	refused, err := s.Do("ACL", "LOG")
+	if list, _ := refused.([]any); err != nil || len(list) > 0 {
+		t.Errorf("Redis refused what the store tried: %v %v", list, err)
 	}
 }
 

@@ -24,6 +24,9 @@ func check(ctx context.Context, redis rueidis.Client, o *Options) error {
 	defer cancel()
 	for addr, server := range redis.Nodes() {
 		info, err := server.Do(ctx, server.B().Info().Build()).ToString()
+		if reply, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(reply.Error(), "NOPERM") {
+			return permissionError(addr, reply.Error())
+		}
 		if err != nil {
 			return fmt.Errorf("Redis at %s does not answer (%w); is it running, and are user and password right?", addr, err) //nolint:staticcheck // it is a name
 		}
@@ -51,11 +54,18 @@ func connectError(a Address, err error) error {
 		switch text := reply.Error(); {
 		case strings.HasPrefix(text, "NOAUTH"):
 			return fmt.Errorf("cannot log in to Redis at %s: it requires a password; give it in the URL or as scheduler.phase2.redis.password", a)
-		case strings.HasPrefix(text, "WRONGPASS"), strings.HasPrefix(text, "NOPERM"):
+		case strings.HasPrefix(text, "WRONGPASS"):
 			return fmt.Errorf("cannot log in to Redis at %s: it refuses this user or password", a)
+		case strings.HasPrefix(text, "NOPERM"):
+			return permissionError(a.String(), text)
 		}
 	}
 	return fmt.Errorf("cannot reach Redis at %s: %w; is it running there, and of that kind?", a, err)
+}
+
+// permissionError names the command that a user may not run, as Redis does.
+func permissionError(addr, reply string) error {
+	return fmt.Errorf("the user for Redis at %s lacks a permission (%s): allow it the commands of deploy/redis/commands", addr, reply)
 }
 
 // parseInfo parses the reply of INFO or CLUSTER INFO.

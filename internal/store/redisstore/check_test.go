@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"bytes"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -40,11 +41,20 @@ func TestOpenRefusesUnsuitableRedis(t *testing.T) {
 	if _, err := protected.Do("CONFIG", "SET", "requirepass", "s3cret"); err != nil {
 		t.Fatal(err)
 	}
+	limited := redistest.StartSentinel(t).WithoutFailover()
+	for _, s := range limited.Servers() {
+		addUser(t, s, slices.DeleteFunc(listedCommands(t), func(name string) bool { return name == "role" }))
+	}
+	blind := redistest.Start(t)
+	addUser(t, blind, slices.DeleteFunc(listedCommands(t), func(name string) bool { return name == "info" }))
 	for name, c := range map[string]struct{ url, want string }{
 		"an evicting server": {
 			redistest.Start(t, redistest.WithConfig("maxmemory-policy", "allkeys-lru")).URL(), "set maxmemory-policy to noeviction",
 		},
 		"a server with a password": {protected.URL(), "password"},
+		"a user without ROLE":      {asUser(limited.URL()), "no permissions to run the 'role' command"},
+		"a user without INFO":      {asUser(blind.URL()), "no permissions to run the 'info' command"},
+		"a wrong password":         {strings.Replace(asUser(blind.URL()), "password", "s3cret", 1), "refuses this user or password"},
 		"a replica":                {replica.URL(), "name the primary"},
 		"a member of a cluster":    {cluster.Servers()[0].URL(), "redis-cluster://"},
 		"no server":                {stopped.URL(), "cannot reach Redis at " + stopped.URL()[:len(stopped.URL())-2]},

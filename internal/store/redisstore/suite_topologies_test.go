@@ -12,10 +12,24 @@ import (
 // TestSentinelWithEveryReplyLostOnce repeats every write. TestStoreUsesOnlyItsCommands runs the suite on a single server.
 func TestSentinelWithEveryReplyLostOnce(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, backend(redistest.StartSentinel(t).WithoutFailover().URL(), true))
+	s := redistest.StartSentinel(t).WithoutFailover()
+	exerciseAsUser(t, s.URL(), s.Servers(), true)
 }
 
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	storetest.Exercise(t, backend(redistest.StartCluster(t).WithoutFailover().URL(), false))
+	c := redistest.StartCluster(t).WithoutFailover()
+	exerciseAsUser(t, c.URL(), c.Servers(), false)
+}
+
+// exerciseAsUser runs the suite as a Redis user that may run only the commands of commandsFile: nothing is refused on any server.
+func exerciseAsUser(t *testing.T, url string, servers []*redistest.Server, repeats bool) {
+	t.Helper()
+	for _, s := range servers {
+		addUser(t, s, listedCommands(t))
+	}
+	t.Run("suite", func(t *testing.T) { storetest.Exercise(t, backend(asUser(url), repeats)) })
+	for _, s := range servers {
+		wantNothingRefused(t, s)
+	}
 }

@@ -643,7 +643,7 @@ export interface LiveOverview {
 export interface LiveStatus {
   /** The incarnation of the instance that answers. */
   instance: string;
-  /** It could read from the store a moment ago. */
+  /** It can use the store, as the calls of the last moment found. */
   store_reachable: boolean;
 }
 
@@ -1240,7 +1240,7 @@ export interface StatsOutcomes {
 
 export interface StatsStore {
   kind: 'memory' | 'redis';
-  /** The answering instance could read from it a moment ago. */
+  /** The answering instance can use it, as the calls of the last moment found. */
   reachable: boolean;
 }
 
@@ -1286,6 +1286,8 @@ export interface StoreStatus {
   mode?: 'standalone' | 'sentinel' | 'cluster';
   /** The answering instance can use it. While it cannot, every dispatch is refused. */
   reachable: boolean;
+  /** Why it cannot, as /readyz says. */
+  problem?: string;
   /** When the servers were asked, in Unix milliseconds. They are asked at most every 5 s, and only while somebody wants to know. Absent for memory. */
   checked_ms?: number;
   /** Of the calls of the answering instance in the last minute. Absent: there were none. */

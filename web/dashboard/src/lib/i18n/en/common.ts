@@ -54,6 +54,7 @@ export const common = {
   'live.on': 'Live',
   'live.paused': 'Paused',
   'live.off': 'Not connected',
+  'live.store': 'No store',
   'live.instance': 'The instance that answers this page',
   'live.pause': 'Pause updates',
   'live.resume': 'Resume updates',
@@ -88,7 +89,7 @@ export const common = {
   'privacy.hidden.why':
     'The dashboard shows no text and no audio of speakers. Reading the text of a result is a separate request, and it is audited.',
   'banner.store':
-    'The store (Redis) does not answer. New dispatches are refused until it does; this page recovers by itself.',
+    'The store (Redis) cannot be used. New dispatches are refused until it can; this page recovers by itself.',
   'banner.offline': 'The connection to the scheduler is lost. The page shows what it had, and tries again.',
   'banner.stale': 'The statistics are {age} old: no instance computes new ones.',
   filters: 'Filters',
