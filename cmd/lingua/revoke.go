@@ -19,6 +19,8 @@ type revokeCmd struct {
 	Node    revokeNodeCmd    `cmd:"" help:"Remove a node, whose name cannot register until the revocation is lifted."`
 	List    revokeListCmd    `cmd:"" help:"List what is revoked."`
 	Lift    revokeLiftCmd    `cmd:"" help:"Lift a revocation."`
+	Export  revokeExportCmd  `cmd:"" help:"Print what is revoked, for an import after a loss of Redis."`
+	Import  revokeImportCmd  `cmd:"" help:"Revoke what an export names."`
 }
 
 // revocation has the flags of all commands that revoke something.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -63,6 +65,38 @@ func TestRevoke(t *testing.T) {
 		if got := lingua(strings.Fields(line)...); got.code != exitUsage {
 			t.Errorf("lingua %s: exit %d\n%s%s", line, got.code, got.out, got.err)
 		}
+	}
+}
+
+// TestRevocationsAreExported: what one scheduler has revoked is revoked by another after an import of the export, in the same words.
+func TestRevocationsAreExported(t *testing.T) {
+	t.Parallel()
+	old, fresh := startServer(t), startServer(t)
+	for _, line := range []string{
+		"key ops --before 2026-01-31T12:00:00Z", "kid 2026 --reason lost", "tenant acme", "session room-1 --tenant acme", "node gpu-1",
+	} {
+		if got := runCommand(t, append(strings.Fields("revoke "+line), "--server", old.url)...); got.code != exitOK {
+			t.Fatalf("lingua revoke %s: exit %d\n%s", line, got.code, got.err)
+		}
+	}
+	exported := runCommand(t, "revoke", "export", "--server", old.url)
+	file := filepath.Join(t.TempDir(), "revocations.jsonl")
+	if err := os.WriteFile(file, []byte(exported.out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second one changes nothing
+		if got := runCommand(t, "revoke", "import", file, "--server", fresh.url); got.out != "5 revocations imported\n" {
+			t.Fatalf("exit %d\n%s%s", got.code, got.out, got.err)
+		}
+	}
+	if again := runCommand(t, "revoke", "export", "--server", fresh.url); again.out != exported.out {
+		t.Errorf("the export of the second scheduler (-first +second):\n%s", cmp.Diff(exported.out, again.out))
+	}
+	if err := os.WriteFile(file, []byte(exported.out+`{"kay": "x"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got := runCommand(t, "revoke", "import", file, "--server", fresh.url); got.code != exitFailed || !strings.Contains(got.err, "line 6 is not one of lingua revoke export") {
+		t.Errorf("exit %d\n%s%s", got.code, got.out, got.err)
 	}
 }
 

@@ -30,8 +30,39 @@ func openOutput(path string, log *slog.Logger) (*output, error) {
 		return o, nil
 	}
 	var err error
-	o.file, err = openFile(path)
+	if o.file, err = openFile(path); err == nil {
+		o.cutTorn()
+	}
 	return o, err
+}
+
+// maxTorn is the length up to which the end of a file is taken for a line that was written in part. An entry is shorter.
+const maxTorn = 64 << 10
+
+// cutTorn cuts off the last line of a regular file if it was written in part: the process or the machine died meanwhile, or the disk was full.
+// A file that ends in something else than the begin of an entry is left as it is, and continued on a new line.
+func (o *output) cutTorn() {
+	info, err := o.file.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return
+	}
+	file, err := os.Open(o.path)
+	if err != nil {
+		return // it may be appended to, and not read
+	}
+	defer func() { _ = file.Close() }() // it was only read
+	tail := make([]byte, min(info.Size(), maxTorn))
+	if _, err := file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
+		return
+	}
+	line := tail[bytes.LastIndexByte(tail, '\n')+1:]
+	switch {
+	case len(line) == 0:
+	case !bytes.HasPrefix(line, []byte(`{"`)) || o.file.Truncate(info.Size()-int64(len(line))) != nil:
+		o.torn = true
+	default:
+		o.log.Warn("the audit file ended within an entry, which was cut off", "output", o.path, "bytes", len(line))
+	}
 }
 
 // openFile opens a file to append to it. A pipe that nobody reads is an error, instead of a wait.

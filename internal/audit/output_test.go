@@ -166,3 +166,30 @@ func TestUnusableOutput(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestTornLineIsCutOff: an entry that was written in part before a crash does not make a line that is none. What is no entry stays.
+func TestTornLineIsCutOff(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "audit.log")
+	writeTo(t, path, "node/a", "node/b")
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cut := range []int{1, len(whole) / 4} {
+		if err := os.WriteFile(path, whole[:len(whole)-cut], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		writeTo(t, path, "node/c")
+		if diff := cmp.Diff([]string{"node/a", "node/c"}, readObjects(t, path)); diff != "" {
+			t.Errorf("after %d bytes were lost (-want +got):\n%s", cut, diff)
+		}
+	}
+	if err := os.WriteFile(path, []byte("no entry"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	writeTo(t, path, "node/d")
+	if got, err := os.ReadFile(path); err != nil || !strings.HasPrefix(string(got), "no entry\n{") {
+		t.Errorf("%s, %v", got, err)
+	}
+}
