@@ -50,20 +50,30 @@ func (p *Reports) Ack(ctx context.Context, r Report) error {
 	}
 	switch outcome := compareHolder(job, &r); {
 	case outcome != 0:
+		p.logLateACK(&r, job)
 		return p.fence("ack", &r, outcome, job)
 	case job.State == core.StateDone:
 		return nil // its result arrived first
 	case job.State == core.StateRetrying && (job.Reason == core.ReasonACKTimeout || job.Reason == core.ReasonDeliveryUnknown):
 		// It is late, but no other node has the job yet: if this node finishes first, its result is taken.
+		p.logLateACK(&r, job)
 		_, err := p.store.Commit(ctx, leaseOf(job))
 		if err != nil {
 			return p.readFailed(ctx, "ack", &r, err)
 		}
 		return nil
 	case job.State != core.StateDispatched:
+		p.logLateACK(&r, job)
 		return p.fence("ack", &r, store.Ended, job)
 	}
 	return p.commit(ctx, &r, job)
+}
+
+// logLateACK logs an acknowledgement of an attempt that is over. One of a node that never had the job is no late one.
+func (p *Reports) logLateACK(r *Report, job *core.Job) {
+	if _, had := job.PastToken(r.Attempt, r.Node); had {
+		p.runner.log.Warn("an acknowledgement came late", "job_id", job.ID, "node_id", r.Node, "attempt_id", r.Attempt, "state", job.State)
+	}
 }
 
 // commit marks the lease of an acknowledged job as running.

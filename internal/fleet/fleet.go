@@ -317,6 +317,12 @@ func (f *Fleet) SilentSince() iter.Seq2[*core.Node, Instant] {
 	}
 }
 
+// SilentAtStart reports whether a silent node was silent already when this instance started.
+func (f *Fleet) SilentAtStart(id core.NodeID) bool {
+	n := f.silent.get(id)
+	return n != nil && n.seen < -Instant(f.presence)
+}
+
 // TenantOf returns the tenant of a node in view, or of a silent one; empty if neither is known.
 func (f *Fleet) TenantOf(id core.NodeID) core.TenantID {
 	if n := f.Node(id); n != nil {

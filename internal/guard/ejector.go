@@ -144,7 +144,8 @@ func (s *step) continueWith(ctx context.Context, n *core.Node) {
 	own := s.seen.Nodes[n.ID]
 	switch {
 	case a.Limited && s.isLast(n):
-		s.readmit(ctx, n, n.MaxJobs)
+		s.readmit(ctx, n, n.MaxJobs, ejectFor)
+	case !a.Limited && !ends: // it was readmitted because it was needed
 	case !a.Limited && s.seen.outlier(n.ID) != "":
 		s.eject(ctx, n, s.seen.outlier(n.ID))
 	case !a.Limited && since >= forgetAfter:
@@ -153,12 +154,12 @@ func (s *step) continueWith(ctx context.Context, n *core.Node) {
 		}
 	case !a.Limited: // it has all its slots, and its ejections are remembered
 	case a.Ejected() && ends:
-		s.readmit(ctx, n, 1)
+		s.readmit(ctx, n, 1, 0)
 	case a.Ejected():
 	case own.Failed > 0 && own.share() >= probationShare:
 		s.eject(ctx, n, a.Reason)
 	case ends || since >= probationMin && own.Ended > own.Failed:
-		s.readmit(ctx, n, nextSlots(a.Slots, n.MaxJobs))
+		s.readmit(ctx, n, nextSlots(a.Slots, n.MaxJobs), 0)
 	}
 }
 
@@ -181,10 +182,10 @@ func nextSlots(slots, all int) int {
 	return all
 }
 
-// readmit gives a node so many slots again.
-func (s *step) readmit(ctx context.Context, n *core.Node, slots int) {
+// readmit gives a node so many slots again. With all of them it is not ejected for a while: one that is needed whenever another is away would
+// be ejected and readmitted again and again.
+func (s *step) readmit(ctx context.Context, n *core.Node, slots int, lasts time.Duration) {
 	a := core.Admission{Limited: slots < n.MaxJobs, Reason: n.Admission.Reason, Times: n.Admission.Times}
-	lasts := time.Duration(0)
 	if a.Limited {
 		a.Slots, lasts = slots, probationFor
 	}

@@ -176,6 +176,27 @@ func TestLastNodeIsNotEjected(t *testing.T) {
 	})
 }
 
+// TestNeededNodeIsNotEjectedAgainAtOnce: a node that fails, and is needed whenever another is away that comes and goes, is not ejected and
+// readmitted at every step.
+func TestNeededNodeIsNotEjectedAgainAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := newJudged(t, 8, map[core.NodeID][]core.Lang{"a": zhEN, "b": zhEN}, enZH)
+		began := time.Now()
+		for step := range 24 {
+			if step%2 == 0 {
+				j.register("b", 8, zhEN)
+			} else {
+				j.Fleet.Remove("b")
+			}
+			j.judge(seenOf("a", 20, 20))
+		}
+		readmitted := testutil.ToFloat64(j.Counted.WithLabelValues("readmitted", string(core.AdmissionFailing)))
+		if most := time.Since(began) / ejectFor; readmitted == 0 || readmitted > float64(most) {
+			t.Errorf("readmitted %v times in %v, want between 1 and %d", readmitted, time.Since(began), most)
+		}
+	})
+}
+
 // TestStaleLeaderEjectsNobody: the decision of a leader with a lower fence changes nothing.
 func TestStaleLeaderEjectsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

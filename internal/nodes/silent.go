@@ -34,10 +34,7 @@ func (r *Registry) MoveJobsOfSilent(ctx context.Context, ids []core.NodeID) map[
 	var mu sync.Mutex
 	parallel.ForEach(silentWorkers, ids, func(id core.NodeID) {
 		if !hasJobs[id] {
-			// All instances notice it; one of them records it.
-			if first, err := r.store.Debounce(ctx, "silent:"+string(id), r.cfg.Presence); err == nil && first {
-				r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Tenant: r.fleet.TenantOf(id), Detail: "silent"})
-			}
+			r.recordLoss(ctx, id)
 			return
 		}
 		if err := r.moveJobsOfSilentNode(ctx, id); err != nil {
@@ -47,6 +44,18 @@ func (r *Registry) MoveJobsOfSilent(ctx context.Context, ids []core.NodeID) map[
 		}
 	})
 	return unhandled
+}
+
+// recordLoss records that a node without jobs has fallen silent, unless that was recorded before: when it was marked as lost, or while this
+// instance was not there. All instances notice it; one of them records it.
+func (r *Registry) recordLoss(ctx context.Context, id core.NodeID) {
+	declared := r.fleet.SilentNode(id)
+	if r.fleet.SilentAtStart(id) || declared != nil && declared.Health == core.HealthOffline {
+		return
+	}
+	if first, err := r.store.Debounce(ctx, "silent:"+string(id), r.cfg.Presence); err == nil && first {
+		r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Tenant: r.fleet.TenantOf(id), Detail: "silent"})
+	}
 }
 
 // silentLockTTL is how long an instance has to move the jobs of a silent node before another may.

@@ -3,6 +3,7 @@ package nodes_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -106,4 +108,51 @@ func TestSilentNodesAreEvicted(t *testing.T) {
 		stop()
 		<-ended
 	})
+}
+
+// TestLossIsRecordedOnce: a node that falls silent is an event, but not one that was marked as lost before, nor for an instance that starts later.
+func TestLossIsRecordedOnce(t *testing.T) {
+	run(t, func(t *testing.T, h *harness) {
+		h.add("silent", 1)
+		h.add("marked", 1)
+		if err := h.registry.MarkLost(t.Context(), "marked", h.fleet.Node("marked").Epoch()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(timing.Presence + time.Second)
+		h.fleet.ExpireSilent()
+		ids := []core.NodeID{"silent", "marked"}
+		h.lossesOf(h.fleet, ids)
+		time.Sleep(time.Hour)
+		started := fleet.New(timing.Presence) // of an instance that starts now
+		for _, id := range ids {
+			started.Update(h.stored(id))
+		}
+		if diff := cmp.Diff([]core.NodeID{"silent"}, h.lossesOf(started, ids)); diff != "" {
+			t.Errorf("recorded losses (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// lossesOf lets an instance with a view handle silent nodes, and returns those whose loss is recorded by now.
+func (h *harness) lossesOf(view *fleet.Fleet, ids []core.NodeID) (lost []core.NodeID) {
+	h.t.Helper()
+	recorder := events.NewRecorder("i-2", h.metrics.EventsDropped, slog.New(slog.DiscardHandler))
+	cfg := nodes.Config{Instance: "i-2", Presence: timing.Presence, Retention: retention, Events: recorder}
+	r := nodes.New(cfg, h.mem, view, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+	if unhandled := r.MoveJobsOfSilent(h.t.Context(), ids); len(unhandled) != 0 {
+		h.t.Errorf("unhandled %v", unhandled)
+	}
+	ended, cancel := context.WithCancel(h.t.Context())
+	cancel()
+	recorder.Run(ended, h.mem) // it writes what is queued
+	page, err := h.mem.ReadEvents(h.t.Context(), store.ReadLogParams{Limit: 100})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	for _, e := range page.Entries {
+		if e.Instance == "i-2" && e.Kind == store.EventNodeLost {
+			lost = append(lost, e.Node)
+		}
+	}
+	return lost
 }
