@@ -71,10 +71,11 @@ type alerts struct {
 }
 
 type alert struct {
-	Alert, Expr string
-	For         string
-	Labels      struct{ Severity string }
-	Annotations struct{ Summary, Runbook, Dashboard string }
+	Alert, Expr   string
+	For           string
+	KeepFiringFor string `yaml:"keep_firing_for"`
+	Labels        struct{ Severity string }
+	Annotations   struct{ Summary, Runbook, Dashboard string }
 }
 
 // rules returns all alerts.
