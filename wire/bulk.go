@@ -1,5 +1,7 @@
 package wire
 
+import "encoding/json"
+
 // JobFilter selects jobs. It has the filters of GET /v1/jobs; all must match.
 type JobFilter struct {
 	State     string `json:"state,omitempty" doc:"DISPATCHED, ACKED or RETRYING; absent, or open: all of them."`
@@ -27,7 +29,25 @@ type JobsCancelRequest struct {
 // UnmarshalJSON implements json.Unmarshaler. What is not known is refused: a filter that is ignored would match more.
 func (r *JobsCancelRequest) UnmarshalJSON(body []byte) error {
 	type plain JobsCancelRequest
-	return DecodeStrictly(body, (*plain)(r), "", "ignoring it would select more")
+	return decodeBulk(body, (*plain)(r))
+}
+
+// decodeBulk decodes a request on all objects that match a filter. A filter that is not known is refused, and so is one that is empty, perhaps
+// because a variable of a script was not set: ignored, they would select more.
+func decodeBulk(body []byte, into any) error {
+	if err := DecodeStrictly(body, into, "", "ignoring it would select more"); err != nil {
+		return err
+	}
+	var in struct {
+		Filter map[string]any `json:"filter"`
+	}
+	_ = json.Unmarshal(body, &in) // it was decoded before
+	for name, value := range in.Filter {
+		if value == "" {
+			return Invalid("filter."+name, "must not be empty: leave it out to select whatever it is")
+		}
+	}
+	return nil
 }
 
 // JobsCancelResponse says how many jobs matched, and what became of them.
@@ -66,7 +86,7 @@ type NodesDrainRequest struct {
 // UnmarshalJSON implements json.Unmarshaler, as that of JobsCancelRequest.
 func (r *NodesDrainRequest) UnmarshalJSON(body []byte) error {
 	type plain NodesDrainRequest
-	return DecodeStrictly(body, (*plain)(r), "", "ignoring it would select more")
+	return decodeBulk(body, (*plain)(r))
 }
 
 // NodesDrainResponse says how many nodes matched, and what became of them.

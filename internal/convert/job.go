@@ -84,7 +84,7 @@ func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
 		}
 	}
 	for field, region := range map[string]string{"options.region": o.Region, "options.preferred_region": o.PreferredRegion} {
-		if e := checkText(field, region); e != nil {
+		if e := CheckOptionalID(field, region); e != nil {
 			return o, e
 		}
 	}

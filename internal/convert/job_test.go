@@ -93,7 +93,7 @@ func TestSpec(t *testing.T) {
 		"options.features":             func(d *wire.DispatchRequest) { d.Options.Features = manyNames(core.MaxRequired + 1) },
 		"options.required_models[1]":   func(d *wire.DispatchRequest) { d.Options.RequiredModels = []string{"a", "a\x00b"} },
 		"options.features[0]":          func(d *wire.DispatchRequest) { d.Options.Features = []string{"\x01"} },
-		"options.preferred_region":     func(d *wire.DispatchRequest) { d.Options.PreferredRegion = "e\nu" },
+		"options.preferred_region":     func(d *wire.DispatchRequest) { d.Options.PreferredRegion = "eu west" },
 		"options.region":               func(d *wire.DispatchRequest) { d.Options.Region = long },
 	} {
 		in := good

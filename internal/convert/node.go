@@ -63,11 +63,13 @@ func (r *Reader) Declaration(d *wire.Declaration) (nodes.Patch, *wire.Error) {
 	if p.Load, e = readLoad(d.CurrentLoad); e != nil {
 		return p, e
 	}
-	for field, text := range map[string]*string{"region": d.Region, "zone": d.Zone} {
-		if text == nil {
-			continue
+	if d.Region != nil {
+		if e := CheckOptionalID("region", *d.Region); e != nil {
+			return p, e
 		}
-		if e := checkText(field, *text); e != nil {
+	}
+	if d.Zone != nil {
+		if e := checkText("zone", *d.Zone); e != nil {
 			return p, e
 		}
 	}

@@ -100,7 +100,7 @@ func TestInvalidDeclarations(t *testing.T) {
 		"capability_state":                 {CapabilityState: map[string]string{"s": "fine"}},
 		"max_concurrent_jobs":              {MaxConcurrentJobs: &negative},
 		"current_load.memory":              {CurrentLoad: &wire.Load{Memory: &two}},
-		"region":                           {Region: &long},
+		"region":                           {Region: &bad},
 		"zone":                             {Zone: &long},
 		"tenant_id":                        {TenantID: &bad},
 		"callback_url":                     {CallbackURL: &forbidden},

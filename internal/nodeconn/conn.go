@@ -38,14 +38,10 @@ type conn struct {
 
 // remoteJob is a job that another instance has given to the node.
 type remoteJob struct {
-	from        core.InstanceID
-	assigned    time.Time
-	partials    bool      // its session wants partial results
-	lastPartial time.Time // when one was sent to the other instance
+	from     core.InstanceID
+	assigned time.Time
+	partials bool // its session wants partial results
 }
-
-// partialInterval is the least time between two partial results of a job that are sent to another instance.
-const partialInterval = 50 * time.Millisecond
 
 const (
 	maxRemoteJobs = 1024            // from this number on, jobs that must have ended are dropped
@@ -105,17 +101,21 @@ func (n *conn) addRemoteJob(job wire.ActiveJob, from core.InstanceID, partials b
 	n.remoteJobs[job] = remoteJob{from: from, assigned: now, partials: partials}
 }
 
-// partialReceiver is the instance to which a partial result of a job is to be sent now; empty: to none.
+// admitPartial reports whether a partial result of a job may be passed on now.
+func (n *conn) admitPartial(job wire.ActiveJob) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.watch.admitPartial(job, time.Now())
+}
+
+// partialReceiver is the instance that wants the partial results of a job; empty: there is none.
 func (n *conn) partialReceiver(job wire.ActiveJob) core.InstanceID {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	r, now := n.remoteJobs[job], time.Now()
-	if !r.partials || now.Sub(r.lastPartial) < partialInterval {
-		return ""
+	if r := n.remoteJobs[job]; r.partials {
+		return r.from
 	}
-	r.lastPartial = now
-	n.remoteJobs[job] = r
-	return r.from
+	return ""
 }
 
 func (n *conn) currentEpoch() core.Epoch {

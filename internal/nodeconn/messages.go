@@ -195,6 +195,9 @@ func (s *Server) handlePartial(ctx context.Context, n *conn, in *wire.JobPartial
 	if e := convert.CheckPartial(in); e != nil {
 		return e
 	}
+	if !n.admitPartial(in.ActiveJob) {
+		return nil
+	}
 	if s.Jobs.IsHolder(&r) {
 		s.Jobs.RecordPartial(r.Job, r.Attempt)
 		s.Sessions.DeliverPartial(in)

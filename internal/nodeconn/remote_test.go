@@ -185,7 +185,8 @@ type failer struct{ err error }
 // Fail implements Failer.
 func (f failer) Fail(context.Context, dispatch.Report, core.Reason, string) error { return f.err }
 
-// TestPartialResultsAreLimited: partial results go to another instance only for sessions that want them, and not too often.
+// TestPartialResultsAreLimited: partial results go to another instance only for sessions that want them. Those of a job are not passed on too
+// often, wherever its session is.
 func TestPartialResultsAreLimited(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -193,12 +194,18 @@ func TestPartialResultsAreLimited(t *testing.T) {
 		with, without := wire.ActiveJob{JobID: "with", AttemptID: 1}, wire.ActiveJob{JobID: "without", AttemptID: 1}
 		n.addRemoteJob(with, "i-b", true)
 		n.addRemoteJob(without, "i-b", false)
-		if to := n.partialReceiver(without); to != "" {
-			t.Errorf("a session without partial results: %q", to)
+		if a, b := n.partialReceiver(with), n.partialReceiver(without); a != "i-b" || b != "" {
+			t.Errorf("partial results go to %q, and of a session that wants none to %q", a, b)
 		}
+		for _, job := range []wire.ActiveJob{with, without} {
+			n.recordSent(&wire.JobAssign{JobID: job.JobID, AttemptID: job.AttemptID})
+		}
+		earlier := wire.ActiveJob{JobID: "of an earlier connection", AttemptID: 1}
 		for range 3 {
-			if first, second := n.partialReceiver(with), n.partialReceiver(with); first != "i-b" || second != "" {
-				t.Errorf("two partial results at once go to %q and %q", first, second)
+			for _, job := range []wire.ActiveJob{with, without, earlier} {
+				if first, second := n.admitPartial(job), n.admitPartial(job); !first || second {
+					t.Errorf("of two at once of job %s are passed on: %v %v", job.JobID, first, second)
+				}
 			}
 			time.Sleep(partialInterval)
 		}

@@ -22,6 +22,7 @@ type watch struct {
 
 	longest [answerMinutes]time.Duration // answer times, by the minute in which the answer came
 	minute  int64                        // the last one, which is at minute % answerMinutes
+	partial time.Time                    // the last partial result of a job that is not among sent: it came over an earlier connection
 	answers int
 }
 
@@ -34,6 +35,7 @@ type sentJob struct {
 	asked     time.Time // since when an answer is awaited; zero: one has come, or its time would say nothing
 	answered  bool      // the node has said something about it, or its ACK was taken as missed
 	late      bool      // at the last check it was late
+	partial   time.Time // the last partial result that was passed on
 }
 
 const (
@@ -63,6 +65,22 @@ func (w *watch) recordAnswer(job wire.ActiveJob, now time.Time) {
 	}
 	w.sent[i].answered = true
 	w.addAnswer(&w.sent[i].asked, now)
+}
+
+// partialInterval is the least time between two partial results of a job that are passed on.
+const partialInterval = 50 * time.Millisecond
+
+// admitPartial reports whether a partial result of a job may be passed on now. The next one has the whole text again.
+func (w *watch) admitPartial(job wire.ActiveJob, now time.Time) bool {
+	last := &w.partial
+	if i := slices.IndexFunc(w.sent, func(j sentJob) bool { return j.job == job }); i >= 0 {
+		last = &w.sent[i].partial
+	}
+	if now.Sub(*last) < partialInterval {
+		return false
+	}
+	*last = now
+	return true
 }
 
 func (w *watch) recordPong(now time.Time) { w.addAnswer(&w.asked, now) }

@@ -182,8 +182,13 @@ func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocatio
 	return f.add(ctx, p)
 }
 
-// Lift lifts the revocation of a target.
+// Lift lifts the revocation of a target. The logins that it ended stay ended: another entry keeps that until the last one has expired.
 func (f *Follower) Lift(ctx context.Context, t store.RevocationTarget, by string) error {
+	if t.Kind == store.RevokedKey || t.Kind == store.RevokedTenant {
+		if _, err := f.Add(ctx, store.Revocation{RevocationTarget: loginsOf(t.Kind, t.Name), By: by, Reason: "revoked before"}); err != nil {
+			return err
+		}
+	}
 	_, err := f.add(ctx, store.AddRevocationParams{
 		Revocation: store.Revocation{RevocationTarget: t, Lifted: true, By: by}, Keep: keepLifted,
 	})

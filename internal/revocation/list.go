@@ -114,11 +114,23 @@ func (l *list) revoked(p *auth.Principal) bool {
 	}
 	key, tenant := l.find(store.RevokedKey, "", p.Key), l.find(store.RevokedTenant, "", string(p.Tenant))
 	if p.Role != auth.Session {
-		return coversTime(key, p.Issued) || coversTime(tenant, p.Issued) || p.IsLogin() && (l.find(store.RevokedLogin, "", p.TokenID) != nil || l.revoked(p.Issuer))
+		return coversTime(key, p.Issued) || coversTime(tenant, p.Issued) || p.IsLogin() && (l.loginEnded(p) || l.revoked(p.Issuer))
 	}
 	return covers(key, p.Issued, p.Known) || covers(tenant, p.Issued, p.Known) || p.Issuer != nil && l.revoked(p.Issuer) ||
 		covers(l.find(store.RevokedKID, "", p.KID), p.Issued, p.Known) ||
 		covers(l.find(store.RevokedSession, p.Tenant, string(p.Session)), p.Issued, p.Known)
+}
+
+// loginEnded reports whether a login was ended: by itself, or by a revocation of its key or its tenant that was lifted since.
+func (l *list) loginEnded(p *auth.Principal) bool {
+	ofKey, ofTenant := loginsOf(store.RevokedKey, p.Key), loginsOf(store.RevokedTenant, string(p.Tenant))
+	return l.find(store.RevokedLogin, "", p.TokenID) != nil ||
+		coversTime(l.find(store.RevokedLogin, "", ofKey.Name), p.Issued) || coversTime(l.find(store.RevokedLogin, "", ofTenant.Name), p.Issued)
+}
+
+// loginsOf is the target for all logins of a key or a tenant. The ids of logins have no colon.
+func loginsOf(kind store.RevocationKind, name string) store.RevocationTarget {
+	return store.RevocationTarget{Kind: store.RevokedLogin, Name: string(kind) + ":" + name}
 }
 
 // session returns the entry by which a session is revoked that started at a time, on an instance that knew the entries up to a time; nil

@@ -77,7 +77,6 @@ func (h *audioHandlers) serveClip(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Type", clip.Format.ContentType())
 	header.Set("Content-Length", strconv.Itoa(len(file)))
-	header.Set("Cache-Control", "no-store")
 	header.Set(wire.AudioHeader, clip.Format.Header())
 	writeBody(w, file)
 }

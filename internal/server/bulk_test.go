@@ -186,6 +186,7 @@ func TestBulkRefusesBadInput(t *testing.T) {
 			`{"filter":{"state":"silly","until":9000000000000},"expect":3}`: "filter.state",
 			`{"filter":{"language":"?","until":9000000000000},"expect":3}`:  "filter.language",
 			`{"filter":[],"expect":3}`:                                      "filter",
+			`{"filter":{"region":"","until":9000000000000},"expect":3}`:     "filter.region",
 			`{"filter":{"region":"a b"},"dry_run":true}`:                    "filter.region",
 			`{"filter":{"tenant_id":"a/b"},"dry_run":true}`:                 "filter.tenant_id",
 			`[]`: "", `null`: "", ``: "", `{"filter":{}`: "",

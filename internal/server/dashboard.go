@@ -115,7 +115,6 @@ func (h *dashboardHandlers) serve(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", dashboardPolicy)
 	header.Set("Referrer-Policy", "no-referrer")
-	header["X-Content-Type-Options"] = noSniff
 	header.Set("Content-Type", f.media)
 	header.Set("Vary", "Accept-Encoding")
 	etag := f.etagFor(r)

@@ -131,6 +131,7 @@ var (
 	typeJSON = []string{"application/json"}
 	noSniff  = []string{"nosniff"}
 	noStore  = []string{"no-store"}
+	onlyTLS  = []string{"max-age=31536000"}
 )
 
 // writeEncoded writes an answer that is JSON already, in one part or several.
@@ -142,8 +143,6 @@ func writeEncoded(w http.ResponseWriter, status int, body ...[]byte) {
 	h := w.Header()
 	h["Content-Type"] = typeJSON
 	h["Content-Length"] = []string{strconv.Itoa(size)}
-	h["X-Content-Type-Options"] = noSniff
-	h["Cache-Control"] = noStore // most answers are for this caller only
 	w.WriteHeader(status)
 	writeBody(w, body...)
 }

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -125,6 +127,24 @@ func TestRevocationEndsLogins(t *testing.T) {
 	ts.requestAs(keySecret("operator"), "POST", "/v1/auth/revocations", object{"key": "viewer"}).decode(&wire.Revocation{})
 	ts.requestWith(cookie, "GET", "/v1/nodes", nil).expectError(wire.Unauthorized)
 	ts.requestWith(nil, "POST", "/login", object{"key": keySecret("viewer")}).expectError(wire.Unauthorized)
+}
+
+// TestEndedLoginsStayEnded: a login that ended with the revocation of its key, or of its tenant, is not valid again when that is lifted. A new
+// one is.
+func TestEndedLoginsStayEnded(t *testing.T) {
+	t.Parallel()
+	ts := startMatrix(t)
+	for _, revoked := range []object{{"key": "viewer-acme"}, {"tenant": "acme"}} {
+		cookie := ts.login(keySecret("viewer-acme"))
+		var r wire.Revocation
+		ts.requestAs(keySecret("operator"), "POST", "/v1/auth/revocations", revoked).decode(&r)
+		ts.requestAs(keySecret("operator"), "DELETE", "/v1/auth/revocations/"+url.PathEscape(r.ID), nil).decode(&wire.Revocation{})
+		ts.requestWith(cookie, "GET", "/v1/nodes", nil).expectError(wire.Unauthorized)
+		for next := time.Now().Truncate(time.Second).Add(time.Second); time.Now().Before(next); { // the time of a login is in whole seconds
+			backoff.Sleep(t.Context(), time.Until(next))
+		}
+		ts.requestWith(ts.login(keySecret("viewer-acme")), "GET", "/v1/nodes", nil).decode(&wire.NodeList{})
+	}
 }
 
 // TestFailedLoginsAreLimited: after many failures the address learns nothing about further keys. The right key is admitted nevertheless: people

@@ -39,7 +39,7 @@ func (h *revocationHandlers) routes() []route {
 		},
 		{
 			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: namedOperators, action: "auth.lift", tag: "credentials", summary: "Lift a revocation",
-			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back.",
+			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back, and logins stay ended.",
 			handler:     handle(h.responder, h.lift), out: reflect.TypeFor[wire.Revocation](), params: []param{idParam("The id of the revocation.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},

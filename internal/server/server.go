@@ -328,6 +328,11 @@ func (s *Server) guard(route *route, next http.HandlerFunc) http.HandlerFunc {
 		started := time.Now()
 		w, r := newCall(writer, r)
 		limitUnreadBody(w, r)
+		h := w.Header()
+		h["X-Content-Type-Options"], h["Cache-Control"] = noSniff, noStore // most answers are for this caller only
+		if r.TLS != nil {
+			h["Strict-Transport-Security"] = onlyTLS
+		}
 		if s.stopping.Load() {
 			w.Header().Set("Connection", "close") // a client that keeps the connection would send its next request here
 		}

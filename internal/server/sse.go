@@ -27,7 +27,6 @@ func beginEvents(w http.ResponseWriter) *eventWriter {
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store, no-transform")
 	h.Set("X-Accel-Buffering", "no") // a proxy must not collect events
-	h["X-Content-Type-Options"] = noSniff
 	w.WriteHeader(http.StatusOK)
 	return e
 }

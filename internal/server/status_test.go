@@ -286,3 +286,21 @@ func TestNotReadyWhenStoreIsUnavailable(t *testing.T) {
 		}
 	}
 }
+
+// TestHeadersOfEveryAnswer: no answer is kept by a cache or taken for another type than it says, and over TLS browsers are told to stay with it.
+func TestHeadersOfEveryAnswer(t *testing.T) {
+	t.Parallel()
+	s := server.New(server.Options{
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, StoreHealth: health(nil),
+	})
+	for _, path := range []string{"/metrics", "/readyz", "/openapi.yaml", "/nothing"} {
+		for _, scheme := range []string{"http", "https"} {
+			rec := httptest.NewRecorder()
+			s.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, scheme+"://localhost"+path, nil))
+			h := rec.Result().Header
+			if h.Get("Cache-Control") != "no-store" || h.Get("X-Content-Type-Options") != "nosniff" || (h.Get("Strict-Transport-Security") != "") != (scheme == "https") {
+				t.Errorf("%s of %s: %v", path, scheme, h)
+			}
+		}
+	}
+}

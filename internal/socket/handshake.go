@@ -180,12 +180,15 @@ func tcpOf(nc net.Conn) *net.TCPConn {
 	return tcp
 }
 
-// Token returns the bearer token of a handshake, "" if there is none: from the Authorization header, or, because browsers cannot
-// set that, from an offered subprotocol.
+// Token returns the bearer token of a request, "" if there is none: from the Authorization header or, because browsers cannot set that in a
+// handshake, from an offered subprotocol.
 func Token(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if token = strings.TrimSpace(token); strings.EqualFold(scheme, "Bearer") && token != "" {
 		return token
+	}
+	if !listsToken(r.Header, "Upgrade", "websocket") {
+		return ""
 	}
 	for _, p := range listTokens(r.Header, "Sec-Websocket-Protocol") {
 		if token, ok := strings.CutPrefix(p, wire.TokenSubprotocol); ok && token != "" {

@@ -166,9 +166,18 @@ func TestTokenOfHandshake(t *testing.T) {
 		"the header before the other":   {http.Header{"Authorization": {"Bearer x"}, "Sec-Websocket-Protocol": {"lingua.token.y"}}, "x"},
 		"another kind does not hide it": {http.Header{"Authorization": {"Basic x"}, "Sec-Websocket-Protocol": {"lingua.token.y"}}, "y"},
 	} {
+		row.header.Set("Upgrade", "websocket")
 		if got := socket.Token(&http.Request{Header: row.header}); got != row.want {
 			t.Errorf("%s: got %q; want %q", name, got, row.want)
 		}
+	}
+}
+
+// TestSubprotocolIsNoTokenOfAnotherRequest: only a handshake has its token there.
+func TestSubprotocolIsNoTokenOfAnotherRequest(t *testing.T) {
+	t.Parallel()
+	if got := socket.Token(&http.Request{Header: http.Header{"Sec-Websocket-Protocol": {"lingua.token.abc"}}}); got != "" {
+		t.Errorf("%q", got)
 	}
 }
 
