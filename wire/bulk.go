@@ -5,7 +5,7 @@ import "encoding/json"
 // JobFilter selects jobs. It has the filters of GET /v1/jobs; all must match.
 type JobFilter struct {
 	State     string `json:"state,omitempty" doc:"DISPATCHED, ACKED or RETRYING; absent, or open: all of them."`
-	Reason    string `json:"reason,omitempty" doc:"The last attempt ended for this reason."`
+	Reason    string `json:"reason,omitempty" doc:"The job, or one of its attempts, ended for this reason."`
 	NodeID    string `json:"node_id,omitempty" doc:"This node has or had the job."`
 	SessionID string `json:"session_id,omitempty"`
 	Language  string `json:"language,omitempty" doc:"From or to this language."`
@@ -13,7 +13,7 @@ type JobFilter struct {
 	TgtLang   string `json:"tgt_lang,omitempty"`
 	Region    string `json:"region,omitempty" doc:"The job asked for this region."`
 	TenantID  string `json:"tenant_id,omitempty"`
-	IDPrefix  string `json:"id_prefix,omitempty" doc:"The id of the job begins with this."`
+	Search    string `json:"search,omitempty" doc:"Part of the id of the job."`
 	Since     int64  `json:"since,omitempty" doc:"Created then or later, in Unix milliseconds."`
 	Until     int64  `json:"until,omitempty" doc:"Created before, in Unix milliseconds. Required, except for a dry run, whose answer has it: so a repeated request cannot match jobs that were created meanwhile."`
 }

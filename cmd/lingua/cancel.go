@@ -15,7 +15,7 @@ type cancelCmd struct {
 	apiClient
 	ID       string `arg:"" optional:"" help:"Cancel this job."`
 	State    string `help:"Cancel open jobs in this state: dispatched, acked, retrying, or open for all of them." placeholder:"STATE"`
-	Reason   string `help:"Cancel open jobs whose last attempt ended for this reason." placeholder:"REASON"`
+	Reason   string `help:"Cancel open jobs of which an attempt ended for this reason." placeholder:"REASON"`
 	Node     string `help:"Cancel open jobs that this node has or had." placeholder:"ID"`
 	Session  string `help:"Cancel open jobs of this session." placeholder:"ID"`
 	Language string `help:"Cancel open jobs from or to this language." placeholder:"LANG"`

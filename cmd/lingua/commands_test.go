@@ -60,7 +60,7 @@ func TestQueryCommands(t *testing.T) {
 		"jobs --until 1h":             {"no job matches"},
 		"jobs --state open":           {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", running + " ACKED en→zh n1 1 talk now"},
 		"jobs --state Ended":          {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", done + " DONE en→zh n1 1 talk now"},
-		"jobs --since 1h --src en --tgt zh --prefix " + done: {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", done + " DONE en→zh n1 1 talk now"},
+		"jobs --since 1h --src en --tgt zh --search " + done: {"JOB STATE DIRECTION NODE ATTEMPT REASON SESSION CREATED", done + " DONE en→zh n1 1 talk now"},
 		"jobs " + running: {
 			"job " + running, "request req-2", "session talk", "direction en→zh", "state ACKED", "", "ATTEMPT NODE DURATION OUTCOME", "1 n1 running",
 			"", "ATTEMPT CANDIDATE VERDICT", "1 n1 chosen",

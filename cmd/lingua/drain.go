@@ -21,7 +21,24 @@ func (c *drainCmd) Run(ctx context.Context, io streams) error {
 	if c.DryRun {
 		return c.try(ctx, io)
 	}
+	c.warnOfEffect(ctx, io, c.ID)
 	return c.changeNode(ctx, io, c.ID, "drain", "gets no new jobs")
+}
+
+// warnOfEffect says which directions have no ready node, or only one, without a node. Nothing is said if that cannot be read.
+func (c *apiClient) warnOfEffect(ctx context.Context, io streams, id string) {
+	var e wire.DrainEffect
+	if c.request(ctx, "GET", "/v1/nodes/"+url.PathEscape(id)+"/drain_effect", nil, &e) != nil {
+		return
+	}
+	for _, left := range []struct {
+		what       string
+		directions []wire.DirectionName
+	}{{"no ready node", e.None}, {"one ready node", e.One}} {
+		if len(left.directions) > 0 {
+			fmt.Fprintf(io.err, "lingua: without %s, %s is left for %s\n", printable(id), left.what, listDirections(left.directions))
+		}
+	}
 }
 
 // try prints what would be missing if the node were drained.

@@ -20,7 +20,7 @@ type jobsCmd struct {
 	apiClient
 	ID       string `arg:"" optional:"" help:"Show this job with its attempts."`
 	State    string `help:"Only jobs in this state, such as dispatched, acked, retrying, done, failed or cancelled; open: those that have not ended, ended: the others." placeholder:"STATE"`
-	Reason   string `help:"Only jobs that ended, or whose last attempt ended, for this reason, such as node_lost." placeholder:"REASON"`
+	Reason   string `help:"Only jobs that ended, or of which an attempt ended, for this reason, such as node_lost." placeholder:"REASON"`
 	Node     string `help:"Only jobs that this node has or had." placeholder:"ID"`
 	Session  string `help:"Only jobs of this session." placeholder:"ID"`
 	Language string `help:"Only jobs from or to this language." placeholder:"LANG"`
@@ -28,7 +28,7 @@ type jobsCmd struct {
 	Tgt      string `help:"Only jobs to this language." placeholder:"LANG"`
 	Region   string `help:"Only jobs that require this region." placeholder:"NAME"`
 	Tenant   string `help:"Only jobs of this tenant." placeholder:"ID"`
-	Prefix   string `help:"Only jobs whose ids begin with this." placeholder:"ID"`
+	Search   string `help:"Only jobs whose ids contain this." placeholder:"TEXT"`
 	// Since and Until are durations before now.
 	Since time.Duration `help:"Only jobs that were created at most this long ago, such as 15m." placeholder:"DURATION"`
 	Until time.Duration `help:"Only jobs that were created longer ago than this." placeholder:"DURATION"`
@@ -73,7 +73,7 @@ func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 		return c.print(io.out, j, func(t *tabwriter.Writer) { writeJob(t, &j) })
 	}
 	q := makeQuery("state", stateFilter(c.State), "reason", strings.ToUpper(c.Reason), "node_id", c.Node, "session_id", c.Session,
-		"language", c.Language, "src_lang", c.Src, "tgt_lang", c.Tgt, "region", c.Region, "tenant_id", c.Tenant, "id_prefix", c.Prefix,
+		"language", c.Language, "src_lang", c.Src, "tgt_lang", c.Tgt, "region", c.Region, "tenant_id", c.Tenant, "search", c.Search,
 		"since", millisAgo(c.Since), "until", millisAgo(c.Until))
 	list := wire.JobList{Jobs: []wire.Job{}}
 	err := fetchPages(ctx, &c.apiClient, "/v1/jobs", q, maxEntries(c.Limit, c.All), func(page *wire.JobList) (int, string) {

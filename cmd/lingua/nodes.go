@@ -112,6 +112,7 @@ type removeNodeCmd struct {
 
 // Run removes a node.
 func (c *removeNodeCmd) Run(ctx context.Context, io streams) error {
+	c.warnOfEffect(ctx, io, c.ID)
 	var removed wire.NodeRemoved
 	if err := c.request(ctx, "DELETE", "/v1/nodes/"+url.PathEscape(c.ID), nil, &removed); err != nil {
 		return err

@@ -114,7 +114,7 @@ func TestSessionCommands(t *testing.T) {
 	if len(got) != 2 || got[0] != "SESSION TENANT LANGUAGES CONNECTED SPEAKING UTTERANCES PENDING LAG MS P95 MS RECONNECTS STARTED KEY REMOTE INSTANCE" || !row.MatchString(got[1]) {
 		t.Errorf("%q", got)
 	}
-	if got := rows(lingua("sessions", "list", "--prefix", "room", "--language", "zh", "--connected", "true").out); len(got) != 2 {
+	if got := rows(lingua("sessions", "list", "--search", "oom", "--language", "zh", "--connected", "true").out); len(got) != 2 {
 		t.Errorf("%q", got)
 	}
 	if got := lingua("sessions", "list", "--connected", "maybe"); got.code == exitOK {

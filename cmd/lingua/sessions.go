@@ -20,7 +20,7 @@ type sessionsCmd struct {
 type sessionsListCmd struct {
 	apiClient
 	Tenant    string `help:"Only sessions of this tenant." placeholder:"NAME"`
-	Prefix    string `help:"Only sessions whose name begins with this." placeholder:"TEXT"`
+	Search    string `help:"Only sessions whose name contains this." placeholder:"TEXT"`
 	Language  string `help:"Only sessions with this language." placeholder:"LANG"`
 	Connected string `help:"Only sessions with a connected client (true), or without (false)." placeholder:"BOOL"`
 	Instance  string `help:"Only sessions of this instance, by its incarnation." placeholder:"ID"`
@@ -34,7 +34,7 @@ func (c *sessionsListCmd) Validate() error { return checkLimit(c.Limit) }
 // Run lists sessions.
 func (c *sessionsListCmd) Run(ctx context.Context, io streams) error {
 	list := wire.SessionList{Sessions: []wire.SessionInfo{}}
-	q := makeQuery("tenant_id", c.Tenant, "search", c.Prefix, "language", c.Language, "connected", c.Connected, "instance", c.Instance)
+	q := makeQuery("tenant_id", c.Tenant, "search", c.Search, "language", c.Language, "connected", c.Connected, "instance", c.Instance)
 	err := fetchPages(ctx, &c.apiClient, "/v1/sessions", q, maxEntries(c.Limit, c.All), func(page *wire.SessionList) (int, string) {
 		list.Sessions, list.NextCursor = append(list.Sessions, page.Sessions...), page.NextCursor
 		return len(page.Sessions), page.NextCursor

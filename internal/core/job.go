@@ -210,6 +210,11 @@ func (j *Job) Had(node NodeID) bool {
 	return slices.ContainsFunc(j.History, func(a Attempt) bool { return a.Node == node })
 }
 
+// EndedFor reports whether the job, or one of its attempts, ended for a reason.
+func (j *Job) EndedFor(reason Reason) bool {
+	return j.Reason == reason || slices.ContainsFunc(j.History, func(a Attempt) bool { return a.Reason == reason })
+}
+
 // PastToken returns the token of an attempt that has ended, so that a late message of its node can release the slot that
 // it still holds.
 func (j *Job) PastToken(attempt int, node NodeID) (Token, bool) {

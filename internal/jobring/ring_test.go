@@ -79,6 +79,7 @@ func TestSearchFilters(t *testing.T) {
 		j.Direction = core.Direction{Src: "zh", Tgt: "en"}
 		j.Options.Region = "us"
 		j.Node = "n2" // after it was retried
+		j.History[0].Reason = core.ReasonNodeLost
 		j.History = append(j.History, core.Attempt{Holder: core.Holder{Attempt: 2, Node: "n2"}})
 	}))
 	acme := core.TenantID("acme")
@@ -89,6 +90,7 @@ func TestSearchFilters(t *testing.T) {
 		"all":                {store.ListParams{}, []int{3, 2, 1, 0}},
 		"state":              {store.ListParams{State: core.StateFailed}, []int{1}},
 		"reason":             {store.ListParams{Reason: core.ReasonMaxRetry}, []int{1}},
+		"reason of attempts": {store.ListParams{Reason: core.ReasonNodeLost}, []int{3}},
 		"tenant":             {store.ListParams{Tenant: &acme}, []int{3, 1, 0}},
 		"session":            {store.ListParams{Session: "other"}, []int{2}},
 		"source":             {store.ListParams{Src: "zh"}, []int{3}},
@@ -97,8 +99,8 @@ func TestSearchFilters(t *testing.T) {
 		"region":             {store.ListParams{Region: "us"}, []int{3}},
 		"last node":          {store.ListParams{Node: "n2"}, []int{3}},
 		"node of an attempt": {store.ListParams{Node: "n1"}, []int{3, 2, 1, 0}},
-		"prefix":             {store.ListParams{Prefix: "job-00000002"}, []int{2}},
-		"no prefix":          {store.ListParams{Prefix: "00000002"}, nil},
+		"part of the id":     {store.ListParams{Search: "0000002"}, []int{2}},
+		"no part of an id":   {store.ListParams{Search: "00000002-"}, nil},
 		"since":              {store.ListParams{Since: start.Add(2 * time.Second)}, []int{3, 2}},
 		"until":              {store.ListParams{Until: start.Add(2 * time.Second)}, []int{1, 0}},
 		"after":              {store.ListParams{After: store.PositionOf(ended(2)), Limit: 1}, []int{1}},

@@ -121,7 +121,7 @@ func badDeclarations() []badRequest {
 		{body: object{"installed_services": []object{{"status": "ready"}}}, field: "installed_services[0].service_id"},
 		{body: object{"installed_services": []object{{"service_id": "s", "status": "ready", "version": strings.Repeat("1", 257)}}}, field: "installed_services[0].version"},
 		{body: object{"installed_services": []object{{"service_id": "s\x00", "status": "ready"}}}, field: "installed_services[0].service_id", detail: "control characters"},
-		{body: object{"region": "e\x00u"}, field: "region", detail: "control characters"},
+		{body: object{"region": "e\x00u"}, field: "region", detail: "must be 1 to 128 of"},
 		{body: object{"installed_services": []int{1}}, field: "installed_services"},
 		{body: object{"region": strings.Repeat("r", 257)}, field: "region"},
 		{body: object{"zone": strings.Repeat("z", 257)}, field: "zone"},

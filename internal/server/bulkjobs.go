@@ -81,7 +81,7 @@ func (h *bulkHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, u
 	values := url.Values{}
 	for name, text := range map[string]string{
 		"state": f.State, "reason": f.Reason, "node_id": f.NodeID, "session_id": f.SessionID, "language": f.Language, "src_lang": f.SrcLang, "tgt_lang": f.TgtLang,
-		"region": f.Region, "tenant_id": f.TenantID, "id_prefix": f.IDPrefix,
+		"region": f.Region, "tenant_id": f.TenantID, "search": f.Search,
 	} {
 		if text != "" {
 			values.Set(name, text)

@@ -63,7 +63,7 @@ func (h *jobHandlers) routes() []route {
 			out:         reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
 				param{name: "state", description: "Only jobs in this state. open: those that have not ended, in whatever state; ended: the others.", kind: "string"},
-				param{name: "reason", description: "Only jobs that ended, or whose last attempt ended, for this reason.", kind: "string"},
+				param{name: "reason", description: "Only jobs that ended, or of which an attempt ended, for this reason.", kind: "string"},
 				param{name: "node_id", description: "Only jobs that this node has or had.", kind: "string"},
 				param{name: "session_id", description: "Only jobs of this session.", kind: "string"},
 				param{name: "language", description: "Only jobs from or to this language.", kind: "string"},
@@ -71,7 +71,7 @@ func (h *jobHandlers) routes() []route {
 				param{name: "tgt_lang", description: "Only jobs to this language.", kind: "string"},
 				param{name: "region", description: "Only jobs that asked for this region.", kind: "string"},
 				param{name: "tenant_id", description: "Only jobs of this tenant.", kind: "string"},
-				param{name: "id_prefix", description: "Only jobs whose ids begin with this.", kind: "string"},
+				param{name: "search", description: "Only jobs whose ids contain this.", kind: "string"},
 				param{name: "since", description: "Only jobs that were created then or later, in Unix milliseconds.", kind: "integer"},
 				param{name: "until", description: "Only jobs that were created before, in Unix milliseconds.", kind: "integer"},
 				param{name: textParam, description: "false: without what was said. By default programs that send a key get it, and pages do not: they ask for single jobs.", kind: "string"},
@@ -238,7 +238,7 @@ const (
 // no index of jobs, because it would cost a write for each.
 func (h *jobHandlers) list(r *http.Request) (any, error) {
 	q, e := parseList(r.URL.Query(), "jobs", 2, defaultJobPage,
-		"state", "reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "id_prefix", "since", "until", textParam, "scope")
+		"state", "reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "search", "since", "until", textParam, "scope")
 	if e != nil {
 		return nil, e
 	}

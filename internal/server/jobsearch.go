@@ -30,12 +30,12 @@ func (h *jobHandlers) searchFilter(q *listQuery, p *store.ListParams) *wire.Erro
 	if p.Tgt, e = h.read.OptionalLang("tgt_lang", q.Get("tgt_lang")); e != nil {
 		return e
 	}
-	for _, id := range []string{"id_prefix", "tenant_id"} {
+	for _, id := range []string{"search", "tenant_id"} {
 		if e := convert.CheckOptionalID(id, q.Get(id)); e != nil {
 			return e
 		}
 	}
-	p.Prefix, p.Reason = q.Get("id_prefix"), core.Reason(q.Get("reason"))
+	p.Search, p.Reason = q.Get("search"), core.Reason(q.Get("reason"))
 	if len(p.Reason) > maxReasonName || slices.ContainsFunc([]byte(p.Reason), func(c byte) bool { return c != '_' && (c < 'A' || c > 'Z') }) {
 		return wire.Invalid("reason", "must be at most %d characters A to Z and _, such as NODE_LOST", maxReasonName)
 	}

@@ -47,8 +47,8 @@ func TestJobSearch(t *testing.T) {
 		"src_lang=en&tgt_lang=fr":                    "",
 		"tgt_lang=ZH&session_id=room-1":              "done",
 		"node_id=n1&state=CANCELLED":                 "cancelled",
-		"id_prefix=" + done.JobID[:12]:               "done",
-		"id_prefix=zzz":                              "",
+		"search=" + done.JobID[:12]:                  "done",
+		"search=zzz":                                 "",
 		fmt.Sprint("since=", created+1e9):            "",
 		fmt.Sprint("since=", created, "&state=DONE"): "done",
 		fmt.Sprint("until=", created):                "",
@@ -72,7 +72,7 @@ func TestInvalidSearches(t *testing.T) {
 	ts := startScheduler(t)
 	long := strings.Repeat("x", 20_000)
 	for _, query := range []string{
-		"state=OPEN", "state=closed", "reason=node_lost", "reason=A%20B", "reason=" + strings.Repeat("A", 65), "id_prefix=%00", "id_prefix=a/b", "id_prefix=" + long, "src_lang=" + long,
+		"state=OPEN", "state=closed", "reason=node_lost", "reason=A%20B", "reason=" + strings.Repeat("A", 65), "search=%00", "search=a/b", "search=" + long, "src_lang=" + long,
 		"tgt_lang=%F0", "tenant_id=*", "tenant_id=" + long, "since=yesterday", "since=-1", "since=9223372036854775807", "until=1e3", "until=99999999999999999999",
 		"candidates=1", "since=" + long,
 	} {
@@ -168,7 +168,7 @@ func TestTenantsDoNotSeeDecisionsOfOthers(t *testing.T) {
 	}
 	ts.requestAs(keySecret("viewer-acme"), "GET", "/v1/jobs?tenant_id=beta", nil).expectError(wire.Forbidden)
 	var list wire.JobList
-	ts.requestAs(keySecret("viewer-acme"), "GET", "/v1/jobs?id_prefix="+url.QueryEscape(beta[:8]), nil).decode(&list)
+	ts.requestAs(keySecret("viewer-acme"), "GET", "/v1/jobs?search="+url.QueryEscape(beta[:8]), nil).decode(&list)
 	for _, job := range list.Jobs {
 		if job.TenantID != "acme" {
 			t.Errorf("a key of acme lists %+v", job)
@@ -202,7 +202,7 @@ func TestRememberedJobsOutliveTheirRecords(t *testing.T) {
 	ts := startScheduler(t)
 	job := ts.rememberedOnly("job-remembered", time.Now())
 	var list wire.JobList
-	ts.get("/v1/jobs?id_prefix=job-remembered").decode(&list)
+	ts.get("/v1/jobs?search=job-remembered").decode(&list)
 	if len(list.Jobs) != 1 || list.Jobs[0].JobID != string(job) {
 		t.Errorf("found %+v", list.Jobs)
 	}

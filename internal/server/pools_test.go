@@ -92,7 +92,7 @@ func TestPoolsAreShown(t *testing.T) {
 func (ts *testScheduler) expectJobPool(id, pool string, bound bool) {
 	ts.t.Helper()
 	var jobs wire.JobList
-	ts.get("/v1/jobs?id_prefix=" + id).decode(&jobs)
+	ts.get("/v1/jobs?search=" + id).decode(&jobs)
 	var detail wire.JobDetail
 	ts.get("/v1/jobs/" + id + "?decisions=true").decode(&detail)
 	if len(jobs.Jobs) != 1 || len(detail.Decisions) != 1 {

@@ -36,7 +36,7 @@ func (h *sessionHandlers) routes() []route {
 			handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.SessionList](),
 			params: listParams("1000",
 				param{name: "tenant_id", description: "Only sessions of this tenant.", kind: "string"},
-				param{name: "search", description: "Only sessions whose name begins with this.", kind: "string"},
+				param{name: "search", description: "Only sessions whose name contains this.", kind: "string"},
 				param{name: "language", description: "Only sessions with this language.", kind: "string"},
 				param{name: "connected", description: "true: only sessions with a connected client. false: only those without.", kind: "boolean"},
 				param{name: "instance", description: "Only sessions of this instance, by its incarnation.", kind: "string"},

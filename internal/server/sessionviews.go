@@ -17,7 +17,7 @@ import (
 // sessionFilter selects sessions. Zero fields select all.
 type sessionFilter struct {
 	tenant    *core.TenantID
-	prefix    string
+	search    string
 	lang      core.Lang
 	connected *bool
 	instance  string
@@ -25,7 +25,7 @@ type sessionFilter struct {
 
 // readFilter reads the filters of a request for a list of sessions.
 func (h *sessionHandlers) readFilter(r *http.Request, q url.Values) (f sessionFilter, e *wire.Error) {
-	f = sessionFilter{tenant: visibleTenant(r.Context()), prefix: q.Get("search"), instance: q.Get("instance")}
+	f = sessionFilter{tenant: visibleTenant(r.Context()), search: q.Get("search"), instance: q.Get("instance")}
 	if named := q.Get("tenant_id"); named != "" {
 		t, e := tenantOf(r.Context(), named)
 		if e != nil {
@@ -33,7 +33,7 @@ func (h *sessionHandlers) readFilter(r *http.Request, q url.Values) (f sessionFi
 		}
 		f.tenant = &t
 	}
-	if e := convert.CheckOptionalID("search", f.prefix); e != nil {
+	if e := convert.CheckOptionalID("search", f.search); e != nil {
 		return f, e
 	}
 	if e := convert.CheckOptionalID("instance", f.instance); e != nil {
@@ -54,7 +54,7 @@ func (h *sessionHandlers) readFilter(r *http.Request, q url.Values) (f sessionFi
 
 // matches reports whether a session of this instance is selected.
 func (f *sessionFilter) matches(s *session.Info) bool {
-	return (f.tenant == nil || *f.tenant == s.Tenant) && strings.HasPrefix(string(s.Name), f.prefix) &&
+	return (f.tenant == nil || *f.tenant == s.Tenant) && strings.Contains(string(s.Name), f.search) &&
 		(f.lang == "" || slices.Contains(s.Langs[:], f.lang)) && (f.connected == nil || *f.connected == s.Connected)
 }
 

@@ -25,7 +25,8 @@ func TestSessionFilters(t *testing.T) {
 	ts.requestAs(alice, "GET", "/v1/instances", nil).decode(&instances)
 	for query, want := range map[string][]string{
 		"search=room":                        {"room-0", "room-1", "room-2"},
-		"search=oom":                         nil,
+		"search=oom":                         {"room-0", "room-1", "room-2"},
+		"search=oops":                        nil,
 		"language=EN":                        {"hall", "room-0", "room-1"},
 		"language=fr&search=room-2":          {"room-2"},
 		"connected=true":                     {"room-0", "room-1", "room-2"},

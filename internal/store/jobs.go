@@ -109,8 +109,8 @@ type ListParams struct {
 	Src     core.Lang      // source
 	Tgt     core.Lang      // target
 	Region  string         // as requested
-	Reason  core.Reason    // for which the job or its last attempt ended
-	Prefix  string         // of the id
+	Reason  core.Reason    // for which the job, or one of its attempts, ended
+	Search  string         // a part of the id
 	Since   time.Time      // created then or later
 	Until   time.Time      // created before
 	Tenant  *core.TenantID // nil: of all tenants
@@ -164,7 +164,7 @@ func (p *ListParams) Selects(job *core.Job) bool {
 		(p.Session == "" || p.Session == job.Session) &&
 		(p.Lang == "" || p.Lang == job.Direction.Src || p.Lang == job.Direction.Tgt) &&
 		(p.Src == "" || p.Src == job.Direction.Src) && (p.Tgt == "" || p.Tgt == job.Direction.Tgt) &&
-		(p.Reason == "" || p.Reason == job.Reason) && strings.HasPrefix(string(job.ID), p.Prefix) &&
+		(p.Reason == "" || job.EndedFor(p.Reason)) && strings.Contains(string(job.ID), p.Search) &&
 		!job.Created.Before(p.Since) && (p.Until.IsZero() || job.Created.Before(p.Until)) &&
 		(p.Region == "" || p.Region == job.Options.Region) && (p.Tenant == nil || *p.Tenant == job.Tenant) &&
 		(p.After == JobPosition{} || PositionOf(job).Compare(p.After) > 0)

@@ -4,7 +4,7 @@ import type { Attempt, Decision, Job, JobDetail } from './wire';
 
 /** The filters of the list that the API has under the same names. */
 const filters = [
-  'id_prefix',
+  'search',
   'session_id',
   'node_id',
   'state',

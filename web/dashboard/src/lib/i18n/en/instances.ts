@@ -89,7 +89,7 @@ export const instances = {
   'instances.dead.replay.title': 'Replay dead letters: {count}',
   'instances.dead.replay.effect':
     'Each is put into the inbox of the instance that answers, to be handled once more. One that fails again becomes a dead letter again; an expired one stays where it is.',
-  'instances.dead.replay.done': '{count} replayed.',
+  'instances.dead.replay.done': '{count} sent again. What cannot be handled comes back here.',
   'instances.dead.purge': 'Purge',
   'instances.dead.purge.some': 'Purge {count} selected…',
   'instances.dead.purge.all': 'Purge all {count}…',

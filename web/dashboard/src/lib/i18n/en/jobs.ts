@@ -32,7 +32,7 @@ export const jobs = {
   'jobs.none.filtered.next': 'Ended jobs are kept for some minutes, and the last ones of each instance longer.',
   'jobs.unknown': 'No such job is known.',
   'jobs.unknown.next': 'The record of an ended job is kept for a limited time (scheduler.task_binding.lease_seconds).',
-  'jobs.filter.id': 'Job id (beginning)',
+  'jobs.filter.id': 'Job id (a part)',
   'jobs.filter.session': 'Session id (exact)',
   'jobs.filter.node': 'Node (exact)',
   'jobs.filter.tenant': 'Tenant (exact)',

@@ -74,7 +74,7 @@ export const nodes = {
     '{slots} slots would be gone, {share} of those of the ready nodes; jobs that run would run to their end.',
   'nodes.effect.none': 'Left without a ready node ({n})',
   'nodes.effect.one': 'Left with one ready node ({n})',
-  'nodes.effect.fine': 'Every direction keeps two ready nodes or more.',
+  'nodes.effect.fine': 'Each direction that would lose a node keeps two ready ones or more.',
   'nodes.effect.truncated': 'There are more directions than are listed.',
   'nodes.effect.reading': 'Finding out what the drain would leave…',
   'nodes.probe': 'Synthetic utterance',

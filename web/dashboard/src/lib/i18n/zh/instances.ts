@@ -88,7 +88,7 @@ export const instances: Record<keyof typeof en, string> = {
   'instances.dead.replay.title': '重放 {count} 个死信？',
   'instances.dead.replay.effect':
     '每个死信都会放入应答实例的收件箱，再处理一次。再次失败的会重新成为死信；已过期的保持不变。',
-  'instances.dead.replay.done': '已重放 {count} 个。',
+  'instances.dead.replay.done': '已重新发送 {count} 个；仍无法处理的会回到这里。',
   'instances.dead.purge': '清除',
   'instances.dead.purge.some': '清除选中的 {count} 个…',
   'instances.dead.purge.all': '清除全部 {count} 个…',

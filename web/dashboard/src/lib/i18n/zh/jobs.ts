@@ -33,7 +33,7 @@ export const jobs: Record<keyof typeof en, string> = {
   'jobs.none.filtered.next': '已结束的任务只保留几分钟；每个实例最近的任务保留得更久。',
   'jobs.unknown': '找不到这个任务。',
   'jobs.unknown.next': '已结束任务的记录只保留一段时间（scheduler.task_binding.lease_seconds）。',
-  'jobs.filter.id': '任务编号（开头）',
+  'jobs.filter.id': '任务编号（任意部分）',
   'jobs.filter.session': '会话编号（完整）',
   'jobs.filter.node': '节点（完整）',
   'jobs.filter.tenant': '租户（完整）',

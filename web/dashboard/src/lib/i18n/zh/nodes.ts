@@ -73,7 +73,7 @@ export const nodes: Record<keyof typeof en, string> = {
   'nodes.effect.slots.many': '减少 {slots} 个槽位，占就绪节点槽位的 {share}；执行中的任务会继续执行到结束。',
   'nodes.effect.none': '将没有就绪节点（{n}）',
   'nodes.effect.one': '将只剩一个就绪节点（{n}）',
-  'nodes.effect.fine': '每个方向仍有至少两个就绪节点。',
+  'nodes.effect.fine': '受影响的每个方向仍有至少两个就绪节点。',
   'nodes.effect.truncated': '方向过多，未全部列出。',
   'nodes.effect.reading': '正在计算排空后的影响…',
   'nodes.probe': '合成语句探测',
