@@ -128,20 +128,24 @@ func TestDrainAndResume(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	s.registerNode(t, "n1", 2)
-	for _, c := range []struct{ args, want, explained string }{
+	const warning = "lingua: without n1, no ready node is left for en→zh, zh→en\n"
+	for _, c := range []struct{ args, want, explained, warning string }{
 		{
 			"drain n1 --dry-run", "without n1: 100.0 % of the slots of ready nodes are missing; its jobs in flight stay with it: 0\n" +
-				"directions without a ready node: en→zh, zh→en\ndirections with one: none\n", "OK",
+				"directions without a ready node: en→zh, zh→en\ndirections with one: none\n", "OK", "",
 		},
-		{"drain n1", "n1 gets no new jobs (draining, 0 of 2 slots in use)\n", "ALL_CANDIDATES_FULL_OR_FAILED"},
-		{"resume n1", "n1 gets new jobs again (ready, 0 of 2 slots in use)\n", "OK"},
+		{"drain n1", "n1 gets no new jobs (draining, 0 of 2 slots in use)\n", "ALL_CANDIDATES_FULL_OR_FAILED", warning},
+		{"resume n1", "n1 gets new jobs again (ready, 0 of 2 slots in use)\n", "OK", ""},
 	} {
-		if got := runCommand(t, append(strings.Fields(c.args), "--server", s.url)...); got.code != exitOK || got.out != c.want {
-			t.Errorf("lingua %s: exit %d, want %q, got %q%s", c.args, got.code, c.want, got.out, got.err)
+		if got := runCommand(t, append(strings.Fields(c.args), "--server", s.url)...); got.code != exitOK || got.out != c.want || got.err != c.warning {
+			t.Errorf("lingua %s: exit %d, want %q and %q, got %q and %q", c.args, got.code, c.want, c.warning, got.out, got.err)
 		}
 		if got := runCommand(t, "explain", "--from", "en", "--to", "zh", "--server", s.url); !strings.Contains(got.out, c.explained) {
 			t.Errorf("after lingua %s: want %s\n%s", c.args, c.explained, got.out)
 		}
+	}
+	if got := runCommand(t, "nodes", "remove", "n1", "--server", s.url); got.code != exitOK || got.err != warning {
+		t.Errorf("lingua nodes remove: exit %d, want %q, got %q%s", got.code, warning, got.out, got.err)
 	}
 }
 

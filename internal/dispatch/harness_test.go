@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -45,11 +46,30 @@ type harness struct {
 	picker     *pick.Picker
 	metrics    *telemetry.Metrics
 	log        *slog.Logger
+	warnings   logBuffer
 	outcomes   fakeOutcomes
 	// unavailable marks the services that nodes report as unavailable.
 	unavailable *guard.UnavailableWorker
 	// stopFollower stops following the store: from then on the fleet becomes stale.
 	stopFollower func()
+}
+
+// logBuffer has what was logged.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (b *logBuffer) Write(line []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(line)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // run runs a test with a harness of its own, on a fake clock.
@@ -69,7 +89,7 @@ func runWith(t *testing.T, change func(*dispatch.Config), fn func(h *harness)) {
 		if change != nil {
 			change(&cfg)
 		}
-		log := slog.New(slog.DiscardHandler)
+		log := slog.New(slog.NewTextHandler(&h.warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		m := telemetry.New()
 		h.picker, h.metrics, h.log = pick.New(h.fleet, policy, nil), m, log
 		h.dispatcher = dispatch.New(cfg, h.store, h.fleet, h.picker, h.transport, &h.outcomes, m, log)

@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -388,6 +389,9 @@ func TestLateACKWhileRetrying(t *testing.T) {
 		h.wantState(p.Job, core.StateRetrying, core.ReasonACKTimeout)
 		if err := h.ack(p); err != nil {
 			t.Errorf("the ACK: %v", err)
+		}
+		if log := h.warnings.String(); !strings.Contains(log, "an acknowledgement came late") || !strings.Contains(log, "node_id=node-a") {
+			t.Errorf("the late ACK is not logged:\n%s", log)
 		}
 		if err := h.done(p); err != nil {
 			t.Errorf("the result: %v", err)
