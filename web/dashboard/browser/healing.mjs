@@ -45,6 +45,9 @@ await run({
     await ask('stop-redis');
     await tab.sees('The store (Redis) cannot be used', '[role=alert]');
     await tab.sees('No store', '[role=status]');
+    await tab.page.waitForFunction(() => document.title.startsWith('Down: the store cannot be used'));
+    await tab.page.waitForSelector('link[rel=icon][href$="icon-down.svg"]');
+    await tab.sees('the store cannot be used', 'main');
     assert.ok(await tab.page.$('main.old'), 'the figures look as if they were new');
     await tab.checkAxe('an outage of Redis');
     await tab.goto('instances');
@@ -52,6 +55,7 @@ await run({
     await ask('start-redis');
     await tab.seesNot('The store (Redis) cannot be used');
     assert.equal(await tab.page.$('main.old'), null);
+    await tab.page.waitForFunction(() => !document.title.startsWith('Down'));
     await tab.sees('Live', '[role=status]');
     assert.equal(before(), 0, 'the page was loaded again');
   },

@@ -25,4 +25,8 @@ export const singular: Partial<Record<Key, string>> = {
   'overview.nodes.all': 'the only one',
   'overview.sessions.note': '{jobs} job in flight',
   'overview.events.jobs': '{n} job moved',
+  'verdict.ejected': '{n} node ejected',
+  'verdict.disconnected': '{n} node disconnected',
+  'verdict.offline': '{n} node offline',
+  'verdict.absent': '{n} instance gone',
 };
