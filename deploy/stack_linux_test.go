@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestComposeStackRuns(t *testing.T) {
 	t.Parallel()
 	s := newComposeStack(t)
 	binary := built(t)
-	s.startInstances(binary, s.startRedis())
+	s.startInstances(binary, s.startRedis(), "LINGUA_SERVER_DRAIN_DELAY_MS=8000") // the balancer may be late on a busy machine
 	s.startBalancer()
 	s.startNodes(binary)
 	names := s.compose.servicesRunning("serve")
@@ -64,7 +65,9 @@ func TestComposeStackRuns(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	end := s.keepDispatching()
 	first.stop(t, grace)
+	end()
 	for _, name := range names[1:] {
 		s.waitForAllNodes(name)
 	}
@@ -276,6 +279,34 @@ func (s *composeStack) runJob(request, door string) {
 		}
 		return nil
 	})
+}
+
+// keepDispatching dispatches jobs through the balancer until the function that it returns is called. None may be refused.
+func (s *composeStack) keepDispatching() (end func()) {
+	if s.balancerURL == "" {
+		return func() {}
+	}
+	ended, accepted := make(chan struct{}), 0
+	var running sync.WaitGroup
+	running.Go(func() {
+		for ; ; accepted++ {
+			body := fmt.Sprintf(`{"request_id": "kept-%d", "session_id": "room", "src_lang": "en", "tgt_lang": "zh", "options": {"max_wait_ms": 10000}}`, accepted)
+			if err := s.request("POST", s.balancerURL+"/v1/dispatch/f2f", "operator.key", body, nil); err != nil {
+				s.t.Errorf("dispatch %d while an instance stops: %v", accepted, err)
+				return
+			}
+			select {
+			case <-ended:
+				return
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		running.Wait()
+		s.t.Logf("%d dispatches were accepted while an instance stopped", accepted+1)
+	}
 }
 
 // checkMetrics checks that every instance has metrics for Prometheus, and for no client without its key.
