@@ -38,6 +38,7 @@ const (
 	QueueFull                 Code = "QUEUE_FULL"
 	SchedulerDependencyDown   Code = "SCHEDULER_DEPENDENCY_DOWN"
 	DeadlineExceeded          Code = "DEADLINE_EXCEEDED"
+	Cancelled                 Code = "CANCELLED"
 
 	StatsNotReady Code = "STATS_NOT_READY"
 )
@@ -47,7 +48,7 @@ const (
 func (c Code) Retryable() bool {
 	switch c {
 	case InvalidRequest, MethodNotAllowed, UnsupportedMediaType, PayloadTooLarge, Unauthorized, Forbidden, NotFound, ConfigInvalid,
-		StaleAttempt, StaleEpoch, NotHolder, RequestMismatch, SessionEndedCode, MatchesChanged, PreferredNodeNotCapable:
+		StaleAttempt, StaleEpoch, NotHolder, RequestMismatch, SessionEndedCode, MatchesChanged, PreferredNodeNotCapable, Cancelled:
 		return false
 	}
 	return true

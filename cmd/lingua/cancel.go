@@ -13,7 +13,7 @@ import (
 
 type cancelCmd struct {
 	apiClient
-	ID       string `arg:"" optional:"" help:"Cancel this job."`
+	ID       string `arg:"" optional:"" help:"Cancel this job, or the request that waits for a slot under this id."`
 	State    string `help:"Cancel open jobs in this state: dispatched, acked, retrying, or open for all of them." placeholder:"STATE"`
 	Reason   string `help:"Cancel open jobs of which an attempt ended for this reason." placeholder:"REASON"`
 	Node     string `help:"Cancel open jobs that this node has or had." placeholder:"ID"`
@@ -58,6 +58,10 @@ func (c *cancelCmd) Run(ctx context.Context, io streams) error {
 			return err
 		}
 		return c.print(io.out, out, func(t *tabwriter.Writer) {
+			if out.Waited {
+				fmt.Fprintf(t, "%s waited for a slot, and was cancelled\n", c.ID)
+				return
+			}
 			if out.Cancelled {
 				fmt.Fprintf(t, "%s was cancelled\n", c.ID)
 				return

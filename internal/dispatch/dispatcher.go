@@ -80,6 +80,9 @@ type Config struct {
 	// SendOffer sends an offer to another instance; nil: there is none. With ErrInstanceAbsent and ErrInboxFull it was certainly not sent; with any
 	// other error it may have been.
 	SendOffer func(ctx context.Context, to core.InstanceID, o WaitOffer) error
+	// SendCancel has another instance cancel a request that waits there; nil: there is none. It returns ErrInstanceAbsent if the instance is not
+	// present.
+	SendCancel func(ctx context.Context, to core.InstanceID, id core.JobID) error
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool
 }

@@ -144,6 +144,12 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 	asleep := time.Now()
 	node, offered := x.await()
 	x.waited += time.Since(asleep)
+	if x.ticket.cancelled.Load() {
+		if offered {
+			x.ticket.pass(node)
+		}
+		return Placement{}, errCancelled()
+	}
 	if !offered {
 		if time.Now().Before(x.wait.Until) && !x.ticket.isCurrent(&x.request.Spec, nil) {
 			x.ticket.remove() // the next try puts it into the queue and the class of its job
@@ -151,7 +157,11 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 		}
 		return Placement{}, refusal
 	}
+	ticket := x.ticket
 	p, e := x.try(id, fingerprint, node)
+	if ticket.cancelled.Load() {
+		x.d.cancelPlaced(id)
+	}
 	switch {
 	case e == nil || x.ticket == nil: // it had the slot
 	case e.Code == wire.AllCandidatesFullOrFailed:

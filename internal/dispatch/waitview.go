@@ -79,11 +79,7 @@ func (l *Line) ViewWaiting(ctx context.Context, p WaitingParams) (*WaitingView, 
 	}
 	now, counts := time.Now(), countShares(queues)
 	l.shares.record(now, counts)
-	v := &waitingViewer{params: &p, classes: make(map[*classSnapshot]*WaitingClass)}
-	v.Now = now.UnixMilli() // if nobody waits
-	for _, q := range queues {
-		v.addQueue(q)
-	}
+	v := newWaitingViewer(&p, queues)
 	for i := range v.Tenants {
 		g := &v.Tenants[i]
 		key := sharer{g.Pool, *g.Tenant}
@@ -108,6 +104,16 @@ type listedWaiter struct {
 	class  *classSnapshot
 	flow   *fairqueue.FlowView
 	place  int
+}
+
+// newWaitingViewer collects what matches of the queues.
+func newWaitingViewer(p *WaitingParams, queues []*queueSnapshot) *waitingViewer {
+	v := &waitingViewer{params: p, classes: make(map[*classSnapshot]*WaitingClass)}
+	v.Now = time.Now().UnixMilli() // if nobody waits
+	for _, q := range queues {
+		v.addQueue(q)
+	}
+	return v
 }
 
 // addQueue adds what matches of a queue.
@@ -167,16 +173,22 @@ func (v *waitingViewer) finish() {
 		return cmp.Or(cmp.Compare(a.waiter.Since, b.waiter.Since), cmp.Compare(a.waiter.ID, b.waiter.ID))
 	})
 	v.Truncated = v.Total > min(len(v.listed), v.params.Limit)
-	for _, w := range v.listed[:min(len(v.listed), v.params.Limit)] {
-		v.Requests = append(v.Requests, WaitingOne{
-			Waiter: *w.waiter, Job: WaiterJob(w.waiter), Pool: w.pool, Class: *v.classes[w.class], Place: w.place, Estimate: estimateOf(w.class.estimate(w.flow.Tenant, w.place, w.flow.Weight)),
-		})
+	for i := range min(len(v.listed), v.params.Limit) {
+		v.Requests = append(v.Requests, v.one(&v.listed[i]))
 	}
 	for _, list := range []*[]WaitingGroup{&v.Pools, &v.Classes, &v.Tenants} {
 		slices.SortFunc(*list, compareGroups)
 		if len(*list) > v.params.Limit {
 			*list, v.Truncated = (*list)[:v.params.Limit], true
 		}
+	}
+}
+
+// one describes a request that waits.
+func (v *waitingViewer) one(w *listedWaiter) WaitingOne {
+	return WaitingOne{
+		Waiter: *w.waiter, Job: WaiterJob(w.waiter), Pool: w.pool, Class: *v.classes[w.class], Place: w.place,
+		Estimate: estimateOf(w.class.estimate(w.flow.Tenant, w.place, w.flow.Weight)),
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/lockwait"
@@ -28,12 +29,13 @@ const (
 
 // Ring remembers jobs and decisions. A nil Ring remembers nothing.
 type Ring struct {
+	began     time.Time
 	jobs      ring[lockwait.JobringJobs]
 	decisions ring[lockwait.JobringDecisions]
 }
 
 // New makes a ring.
-func New() *Ring { return &Ring{} }
+func New() *Ring { return &Ring{began: time.Now()} }
 
 // ring holds the last entries.
 type ring[N lockwait.Name] struct {
@@ -62,6 +64,28 @@ func (r *ring[N]) all() []string {
 	r.mu.Unlock()
 	slices.Reverse(all)
 	return all
+}
+
+// oldest returns the oldest entry of a full ring; empty: nothing was dropped yet.
+func (r *ring[N]) oldest() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.entries) < Size {
+		return ""
+	}
+	return r.entries[r.next]
+}
+
+// Since returns from when on every job that ended is remembered.
+func (r *Ring) Since() time.Time {
+	if r == nil {
+		return time.Now()
+	}
+	var job core.Job
+	if entry := r.jobs.oldest(); entry != "" && decodeJob(entry, &job) {
+		return job.Updated
+	}
+	return r.began
 }
 
 // AddJob remembers a job that has ended. Its result and its audio are left out.

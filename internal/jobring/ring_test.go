@@ -134,6 +134,12 @@ func TestTheOldestAreDropped(t *testing.T) {
 	if oldest := found[len(found)-1].ID; oldest != ended(11).ID {
 		t.Errorf("the oldest is %s, want %s", oldest, ended(11).ID)
 	}
+	if since, oldest := r.Since(), ended(11).Updated; !since.Equal(oldest) {
+		t.Errorf("all are remembered since %s, want %s", since, oldest)
+	}
+	if empty := New(); time.Since(empty.Since()) > time.Minute {
+		t.Errorf("a new ring remembers all since %s", empty.Since())
+	}
 	if job := r.Job(ended(Size).ID); job == nil || job.State != core.StateFailed {
 		t.Errorf("%v, want the job as it ended last", job)
 	}

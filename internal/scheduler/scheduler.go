@@ -163,6 +163,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer, dispatchCfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
 	dispatchCfg.MissedACKs, dispatchCfg.Events, dispatchCfg.StoreReachable = s.nodeConns.MissedACKs, s.events, s.storeHealth.Reachable
 	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared, dispatchCfg.SendOffer = s.Audio.Has, s.fence(), s.sharesStore(), offerSender(s.Bus)
+	dispatchCfg.SendCancel = cancelSender(s.Bus)
 	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
 	emptied.jobs.Store(s.Jobs)
 	nodesCfg := nodesConfig(c, instance)

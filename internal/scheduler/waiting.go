@@ -12,8 +12,29 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 )
 
-// kindOffer is a slot that is offered to a request that waits on another instance.
-const kindOffer bus.Kind = "wait_offer"
+// The messages of instances about requests that wait on another one.
+const (
+	kindOffer         bus.Kind = "wait_offer"  // a slot is offered to a request
+	kindCancelWaiting bus.Kind = "wait_cancel" // a request is cancelled
+)
+
+// cancelTTL is how long the cancellation of a request that waits is of use: the operator who repeats it gets another answer by then.
+const cancelTTL = 10 * time.Second
+
+type cancelMessage struct {
+	Job core.JobID `json:"job"`
+}
+
+// cancelSender returns what has another instance cancel a request that waits there.
+func cancelSender(b *bus.Bus) func(context.Context, core.InstanceID, core.JobID) error {
+	return func(ctx context.Context, to core.InstanceID, id core.JobID) error {
+		err := b.Send(ctx, to, kindCancelWaiting, cancelTTL, cancelMessage{id})
+		if errors.Is(err, bus.ErrAbsent) {
+			return dispatch.ErrInstanceAbsent
+		}
+		return err
+	}
+}
 
 // offerSender returns what sends an offer to the instance on which the request waits.
 func offerSender(b *bus.Bus) func(context.Context, core.InstanceID, dispatch.WaitOffer) error {
@@ -36,6 +57,9 @@ func messageHandlers(s *Scheduler) map[bus.Kind]bus.Handler {
 	handlers[kindOffer] = bus.Handler{Handle: bus.Decoding(func(_ context.Context, _ *bus.Message, o *dispatch.WaitOffer) error {
 		s.Jobs.ReceiveOffer(*o)
 		return nil
+	})}
+	handlers[kindCancelWaiting] = bus.Handler{Async: true, Handle: bus.Decoding(func(ctx context.Context, _ *bus.Message, m *cancelMessage) error {
+		return s.Jobs.CancelWaitingHere(ctx, m.Job)
 	})}
 	return handlers
 }

@@ -41,7 +41,7 @@ func (h *jobHandlers) routes() []route {
 			handler:     handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
 			codes: []wire.Code{
 				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.QueueFull, wire.PreferredNodeNotCapable, wire.RequestMismatch, wire.RateLimited,
-				wire.SchedulerDependencyDown, wire.DeadlineExceeded,
+				wire.SchedulerDependencyDown, wire.DeadlineExceeded, wire.Cancelled,
 			},
 		},
 		{
@@ -99,7 +99,7 @@ func (h *jobHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, action: "job.cancel", tag: "jobs", summary: "Cancel a job", handler: handle(h.responder, h.cancel),
+			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, action: "job.cancel", tag: "jobs", summary: "Cancel a job, or a request that waits for a slot", handler: handle(h.responder, h.cancel),
 			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -267,7 +267,7 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.JobList{Jobs: make([]wire.Job, len(jobs))}
+	out := &wire.JobList{Jobs: make([]wire.Job, len(jobs)), SinceMS: h.dispatcher.Ring().Since().UnixMilli()}
 	for i := range jobs {
 		out.Jobs[i] = viewJob(r.Context(), jobs[i])
 	}
@@ -291,6 +291,7 @@ func (h *jobHandlers) addFromPeers(list *wire.JobList, r *http.Request) (more bo
 			withholdText(r.Context(), &found.Jobs[i])
 		}
 		list.Jobs = append(list.Jobs, found.Jobs...)
+		list.SinceMS = max(list.SinceMS, found.SinceMS)
 		more = more || found.NextCursor != ""
 	})
 	slices.SortStableFunc(list.Jobs, func(a, b wire.Job) int {
@@ -343,11 +344,21 @@ func (h *jobHandlers) cancel(r *http.Request) (any, error) {
 	if e := convert.CheckID("id", id); e != nil {
 		return nil, e
 	}
+	c := callOf(r.Context())
 	visible, err := h.visibleJob(r.Context(), core.JobID(id))
+	if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.NotFound {
+		w, failed := h.dispatcher.CancelWaiting(r.Context(), core.JobID(id), visibleTenant(r.Context()))
+		if failed != nil {
+			return nil, failed
+		}
+		if w != nil {
+			c.concerns("job", id, core.TenantID(w.Tenant))
+			return &wire.CancelResponse{OK: true, Cancelled: true, Waited: true, Job: viewCancelledWaiting(w)}, nil
+		}
+	}
 	if err != nil {
 		return nil, err
 	}
-	c := callOf(r.Context())
 	c.concerns("job", id, visible.Tenant)
 	j, cancelled, err := h.dispatcher.Cancel(r.Context(), core.JobID(id))
 	if err != nil {

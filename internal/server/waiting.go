@@ -95,6 +95,14 @@ func viewWaiting(v *dispatch.WaitingView, all bool) *wire.WaitingList {
 	return out
 }
 
+// viewCancelledWaiting is a request that was cancelled while it waited, as the job that it would have become.
+func viewCancelledWaiting(w *dispatch.WaitingOne) wire.Job {
+	return wire.Job{
+		JobID: string(w.Job), TenantID: w.Tenant, SrcLang: string(w.Class.Direction.Src), TgtLang: string(w.Class.Direction.Tgt), PoolID: string(w.Pool),
+		State: core.StateCancelled.String(), Reason: string(core.ReasonCancelled), CreatedMS: w.Since, UpdatedMS: w.Since, DeadlineMS: w.Deadline, Attempts: []wire.Attempt{},
+	}
+}
+
 // viewRequirements says what the requests of a class require.
 func viewRequirements(c *dispatch.WaitingClass) wire.WaitingRequirements {
 	requires := c.Requires

@@ -127,6 +127,32 @@ func TestWaitEndsWithTheConnection(t *testing.T) {
 	ts.expectNoDelivery() // the one that left has no job
 }
 
+// TestWaitIsCancelled: an operator cancels a dispatch that waits, which is audited and answers it. A caller of another tenant cannot.
+func TestWaitIsCancelled(t *testing.T) {
+	t.Parallel()
+	ts := startSchedulerWithRoles(t)
+	ts.requestAs(gpuToken, "POST", "/v1/node/register", declaration("gpu-1", ts.callbackURL("gpu-1")).with(object{"max_concurrent_jobs": 1})).decode(new(wire.RegisterResponse))
+	ts.requestAs(operatorKey, "POST", "/v1/dispatch/f2f", dispatchBody(nil)).decode(new(wire.DispatchResponse))
+	waits := ts.postAsyncAs(t.Context(), operatorKey, "/v1/dispatch/f2f", waitingBody("w-1", 60_000).with(object{"tenant_id": "beta"}))
+	ts.eventually("the dispatch waits", func() bool { return ts.waitingAs(viewerKey, "").Total == 1 })
+	id := ts.waitingAs(viewerKey, "").Requests[0].JobID
+	path := "/v1/jobs/" + id + "/cancel"
+	ts.requestAs(minterKey, "POST", path, nil).expectError(wire.NotFound)
+	ts.requestAs(viewerKey, "POST", path, nil).expectError(wire.Forbidden)
+	var answer wire.CancelResponse
+	ts.requestAs(operatorKey, "POST", path, nil).decode(&answer)
+	if !answer.Cancelled || !answer.Waited || answer.Job.JobID != id || answer.Job.TenantID != "beta" || answer.Job.SrcLang != "en" || answer.Job.State != "CANCELLED" {
+		t.Errorf("%+v", answer)
+	}
+	a, ok := <-waits
+	if !ok {
+		t.Fatal("no answer")
+	}
+	a.expectError(wire.Cancelled)
+	ts.eventually("nobody waits", func() bool { return ts.waitingAs(viewerKey, "").Total == 0 })
+	ts.requestAs(operatorKey, "POST", path, nil).expectError(wire.NotFound)
+}
+
 // TestWaitIsOver: a dispatch that got no slot in time is refused as full, when its time is over.
 func TestWaitIsOver(t *testing.T) {
 	t.Parallel()

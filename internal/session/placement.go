@@ -326,7 +326,7 @@ func (p *placer) abandon(ctx context.Context, u *utterance, reason core.Reason) 
 
 // failCancelled ends an utterance that was cancelled before it was a job.
 func (p *placer) failCancelled(ctx context.Context, u *utterance) {
-	p.fail(ctx, u, wire.Errorf(wire.Code(core.ReasonCancelled), "the utterance was cancelled"), core.ReasonCancelled)
+	p.fail(ctx, u, wire.Errorf(wire.Cancelled, "the utterance was cancelled"), core.ReasonCancelled)
 }
 
 // fail appends the terminal message of an utterance that is no job, retrying until the store answers. The utterance's bounds

@@ -41,6 +41,7 @@ var codes = map[wire.Code]codeInfo{
 	wire.QueueFull:                 {status: http.StatusServiceUnavailable},
 	wire.SchedulerDependencyDown:   {status: http.StatusServiceUnavailable},
 	wire.DeadlineExceeded:          {status: http.StatusGatewayTimeout},
+	wire.Cancelled:                 {status: http.StatusConflict},
 
 	wire.StatsNotReady: {status: http.StatusServiceUnavailable},
 }

@@ -152,7 +152,7 @@ func TestCodesThatShareAStatus(t *testing.T) {
 		}
 	}
 	want := map[int][]wire.Code{
-		409: {wire.MatchesChanged, wire.NotHolder, wire.PreferredNodeNotCapable, wire.StaleAttempt, wire.StaleEpoch},
+		409: {wire.Cancelled, wire.MatchesChanged, wire.NotHolder, wire.PreferredNodeNotCapable, wire.StaleAttempt, wire.StaleEpoch},
 		422: {wire.ConfigInvalid, wire.RequestMismatch},
 		503: {wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.NameInUse, wire.NoCapableNode, wire.QueueFull, wire.SchedulerDependencyDown, wire.StatsNotReady},
 	}

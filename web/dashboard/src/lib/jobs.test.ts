@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 
-import { jobDetail, jobKey, jobQuery, jobTook, place, steps, whyNotCancel } from './jobs';
+import { answerable, jobDetail, jobKey, jobQuery, jobTook, place, steps, whyNotCancel } from './jobs';
 import type { JobDetail } from './wire';
 
 const job = (change: Partial<JobDetail>): JobDetail => ({
@@ -24,6 +24,12 @@ test('filters of the URL become filters of the API', () => {
   expect(jobQuery(url, 1_000_000)).toEqual({ state: 'FAILED', since: 700_000 });
   expect(jobQuery(new URLSearchParams('since=5&until=9'), 0)).toEqual({ since: 5, until: 9 });
   expect(jobQuery(new URLSearchParams('since=yesterday&range=toString'), 0)).toEqual({});
+});
+
+test('ranges that go back further than the records are not offered', () => {
+  expect(answerable(0)).toEqual([]);
+  expect(answerable(20 * 60_000)).toEqual(['5m', '15m']);
+  expect(answerable(Date.now())).toEqual(['5m', '15m', '1h', '6h', '24h']);
 });
 
 test('the key of a list does not move with the time', () => {

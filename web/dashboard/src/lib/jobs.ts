@@ -28,6 +28,11 @@ export const ranges: Record<string, number> = {
   '24h': 24 * 3_600_000,
 };
 
+/** answerable returns the ranges that records of the last milliseconds cover. */
+export function answerable(recorded: number): string[] {
+  return Object.keys(ranges).filter((name) => (ranges[name] ?? 0) <= recorded);
+}
+
 const isTime = (text: string): boolean => /^\d{1,15}$/.test(text);
 
 /** jobQuery returns the filters of the API for those of the URL. */

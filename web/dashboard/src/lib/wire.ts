@@ -86,6 +86,8 @@ export interface CancelResponse {
   ok: boolean;
   /** The job is cancelled. False: it had already ended otherwise. */
   cancelled: boolean;
+  /** The request waited for a slot, and no node had it yet: its caller gets the error CANCELLED, and there is no record of the job. */
+  waited?: boolean;
   job: Job;
 }
 
@@ -592,6 +594,8 @@ export interface JobList {
   jobs: Job[];
   /** The cursor of the next page, for the same filters. Absent: this is the last page. */
   next_cursor?: string;
+  /** Ended jobs that were created before are missing, or some are: since then the instances remember all, in Unix milliseconds. */
+  since_ms: number;
   /** Some instances were not asked, or did not answer: jobs that ended there may be missing. */
   partial?: boolean;
   /** The instances that could not be asked, or did not answer in time. Absent although the list is partial: not even their names are known. */

@@ -1,0 +1,75 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+// TestCancelWaitingOfAnotherInstance: an operator cancels a request that waits on another instance than the one that is asked.
+func TestCancelWaitingOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	transport := &countingTransport{mayEnd: make(chan struct{}), report: func(dispatch.Report) {}}
+	t.Cleanup(func() {
+		close(transport.mayEnd)
+		transport.tasks.Wait()
+	})
+	cfg := fastConfig()
+	patient(&cfg)
+	withoutRetries(&cfg)
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, transport)
+	node := declaration("en", "zh")
+	*node.MaxJobs = 1
+	retryWhileDown(t, func() error {
+		_, err := instances[0].Nodes.Register(t.Context(), "node-a", node, store.Activity{Lists: true})
+		return err
+	})
+	waitUntil(t, "the node is seen", 10*time.Second, func() bool { return instances.allSee("node-a") })
+	retryWhileDown(t, func() error {
+		p, err := instances[0].Jobs.Dispatch(t.Context(), requestFor("busy"))
+		if err != nil {
+			return err
+		}
+		return instances[0].Jobs.Ack(t.Context(), dispatch.Report{Job: p.Job, Holder: core.Holder{Attempt: p.Attempt, Node: p.Node}})
+	})
+	waits, leave := context.WithCancel(t.Context())
+	defer leave()
+	answer := make(chan error, 1)
+	go func() {
+		now := time.Now()
+		_, err := instances[0].Jobs.DispatchWaiting(waits, requestFor("waits"), dispatch.Wait{Since: now, Until: now.Add(time.Minute), Join: now})
+		answer <- err
+	}()
+	var id core.JobID
+	waitUntil(t, "the request waits", 10*time.Second, func() bool {
+		v, err := instances[1].Jobs.ViewWaiting(t.Context(), dispatch.WaitingParams{Limit: 1})
+		if err != nil || len(v.Requests) == 0 {
+			return false
+		}
+		id = v.Requests[0].Job
+		return true
+	})
+	retryWhileDown(t, func() error {
+		w, err := instances[1].Jobs.CancelWaiting(t.Context(), id, nil)
+		if err == nil && w == nil {
+			t.Errorf("%s does not wait", id)
+		}
+		return err
+	})
+	select {
+	case err := <-answer:
+		var e *wire.Error
+		if !errors.As(err, &e) || e.Code != wire.Cancelled {
+			t.Errorf("the request ended with %v, want %s", err, wire.Cancelled)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("the request still waits")
+	}
+}
