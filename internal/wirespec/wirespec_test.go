@@ -77,6 +77,7 @@ var wantCodes = map[wire.Code]meaning{
 	"QUEUE_FULL":                    {Status: 503},
 	"SCHEDULER_DEPENDENCY_DOWN":     {Status: 503},
 	"DEADLINE_EXCEEDED":             {Status: 504},
+	"CANCELLED":                     {Status: 409},
 
 	"STATS_NOT_READY": {Status: 503},
 }
