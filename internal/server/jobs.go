@@ -64,6 +64,7 @@ func (h *jobHandlers) routes() []route {
 			params: listParams("100",
 				param{name: "state", description: "Only jobs in this state. open: those that have not ended, in whatever state; ended: the others.", kind: "string"},
 				param{name: "reason", description: "Only jobs that ended, or of which an attempt ended, for this reason.", kind: "string"},
+				param{name: "end_reason", description: "Only jobs that ended for this reason, whatever their attempts ended for.", kind: "string"},
 				param{name: "node_id", description: "Only jobs that this node has or had.", kind: "string"},
 				param{name: "session_id", description: "Only jobs of this session.", kind: "string"},
 				param{name: "language", description: "Only jobs from or to this language.", kind: "string"},
@@ -238,7 +239,7 @@ const (
 // no index of jobs, because it would cost a write for each.
 func (h *jobHandlers) list(r *http.Request) (any, error) {
 	q, e := parseList(r.URL.Query(), "jobs", 2, defaultJobPage,
-		"state", "reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "search", "since", "until", textParam, "scope")
+		"state", "reason", "end_reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "search", "since", "until", textParam, "scope")
 	if e != nil {
 		return nil, e
 	}

@@ -35,15 +35,27 @@ func (h *jobHandlers) searchFilter(q *listQuery, p *store.ListParams) *wire.Erro
 			return e
 		}
 	}
-	p.Search, p.Reason = q.Get("search"), core.Reason(q.Get("reason"))
-	if len(p.Reason) > maxReasonName || slices.ContainsFunc([]byte(p.Reason), func(c byte) bool { return c != '_' && (c < 'A' || c > 'Z') }) {
-		return wire.Invalid("reason", "must be at most %d characters A to Z and _, such as NODE_LOST", maxReasonName)
+	p.Search = q.Get("search")
+	if p.Reason, e = readReason(q.Values, "reason"); e != nil {
+		return e
+	}
+	if p.EndedBy, e = readReason(q.Values, "end_reason"); e != nil {
+		return e
 	}
 	if p.Since, e = readMillis(q.Values, "since"); e != nil {
 		return e
 	}
 	p.Until, e = readMillis(q.Values, "until")
 	return e
+}
+
+// readReason reads the name of a reason, which may be absent.
+func readReason(q url.Values, name string) (core.Reason, *wire.Error) {
+	reason := q.Get(name)
+	if len(reason) > maxReasonName || slices.ContainsFunc([]byte(reason), func(c byte) bool { return c != '_' && (c < 'A' || c > 'Z') }) {
+		return "", wire.Invalid(name, "must be at most %d characters A to Z and _, such as NODE_LOST", maxReasonName)
+	}
+	return core.Reason(reason), nil
 }
 
 // readJobState converts the filter by state, which may be absent: the name of a state, or of a phase.

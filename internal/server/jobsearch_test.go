@@ -28,29 +28,36 @@ func TestJobSearch(t *testing.T) {
 	}
 	done := begin("done", object{"session_id": "room-1"})
 	n.done(done, object{"result": object{"text_tgt": "what was said"}})
+	n.fail(begin("retried", object{"src_lang": "zh", "tgt_lang": "en", "session_id": "room-3"}), object{"reason": "broken"})
+	again, _ := ts.nextDelivery()
+	n.done(again, object{"result": object{"text_tgt": "what was said"}})
 	cancelled := begin("cancelled", object{"src_lang": "zh", "tgt_lang": "en", "session_id": "room-2"})
 	ts.cancelJob(cancelled.JobID)
 	begin("running", nil)
 	created := ts.getJob(done.JobID).CreatedMS
 
 	for query, want := range map[string]string{
-		"":                                           "running cancelled done",
+		"":                                           "running cancelled retried done",
+		"reason=NODE_FAILED":                         "retried",
+		"end_reason=NODE_FAILED":                     "",
+		"end_reason=CANCELLED":                       "cancelled",
+		"state=open&end_reason=CANCELLED":            "",
 		"reason=CANCELLED":                           "cancelled",
 		"reason=NODE_LOST":                           "",
-		"state=DONE":                                 "done",
+		"state=DONE":                                 "retried done",
 		"state=open":                                 "running",
 		"state=open&node_id=n1":                      "running",
 		"state=open&node_id=n2":                      "",
-		"state=ended":                                "cancelled done",
+		"state=ended":                                "cancelled retried done",
 		"state=ended&reason=CANCELLED":               "cancelled",
-		"src_lang=zh&tgt_lang=en":                    "cancelled",
+		"src_lang=zh&tgt_lang=en":                    "cancelled retried",
 		"src_lang=en&tgt_lang=fr":                    "",
 		"tgt_lang=ZH&session_id=room-1":              "done",
 		"node_id=n1&state=CANCELLED":                 "cancelled",
 		"search=" + done.JobID[:12]:                  "done",
 		"search=zzz":                                 "",
 		fmt.Sprint("since=", created+1e9):            "",
-		fmt.Sprint("since=", created, "&state=DONE"): "done",
+		fmt.Sprint("since=", created, "&state=DONE"): "retried done",
 		fmt.Sprint("until=", created):                "",
 		"tenant_id=acme":                             "",
 	} {
@@ -72,7 +79,7 @@ func TestInvalidSearches(t *testing.T) {
 	ts := startScheduler(t)
 	long := strings.Repeat("x", 20_000)
 	for _, query := range []string{
-		"state=OPEN", "state=closed", "reason=node_lost", "reason=A%20B", "reason=" + strings.Repeat("A", 65), "search=%00", "search=a/b", "search=" + long, "src_lang=" + long,
+		"state=OPEN", "state=closed", "reason=node_lost", "reason=A%20B", "end_reason=node_lost", "reason=" + strings.Repeat("A", 65), "search=%00", "search=a/b", "search=" + long, "src_lang=" + long,
 		"tgt_lang=%F0", "tenant_id=*", "tenant_id=" + long, "since=yesterday", "since=-1", "since=9223372036854775807", "until=1e3", "until=99999999999999999999",
 		"candidates=1", "since=" + long,
 	} {

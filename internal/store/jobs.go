@@ -110,6 +110,7 @@ type ListParams struct {
 	Tgt     core.Lang      // target
 	Region  string         // as requested
 	Reason  core.Reason    // for which the job, or one of its attempts, ended
+	EndedBy core.Reason    // for which the job itself ended
 	Search  string         // a part of the id
 	Since   time.Time      // created then or later
 	Until   time.Time      // created before
@@ -164,7 +165,7 @@ func (p *ListParams) Selects(job *core.Job) bool {
 		(p.Session == "" || p.Session == job.Session) &&
 		(p.Lang == "" || p.Lang == job.Direction.Src || p.Lang == job.Direction.Tgt) &&
 		(p.Src == "" || p.Src == job.Direction.Src) && (p.Tgt == "" || p.Tgt == job.Direction.Tgt) &&
-		(p.Reason == "" || job.EndedFor(p.Reason)) && strings.Contains(string(job.ID), p.Search) &&
+		(p.Reason == "" || job.EndedFor(p.Reason)) && (p.EndedBy == "" || job.State.Terminal() && p.EndedBy == job.Reason) && strings.Contains(string(job.ID), p.Search) &&
 		!job.Created.Before(p.Since) && (p.Until.IsZero() || job.Created.Before(p.Until)) &&
 		(p.Region == "" || p.Region == job.Options.Region) && (p.Tenant == nil || *p.Tenant == job.Tenant) &&
 		(p.After == JobPosition{} || PositionOf(job).Compare(p.After) > 0)

@@ -54,7 +54,7 @@ await run({
     await tab.sees('the shared store does not answer', 'main');
     await ask('start-redis');
     await tab.seesNot('The store (Redis) cannot be used');
-    assert.equal(await tab.page.$('main.old'), null);
+    await tab.page.waitForFunction(() => !document.querySelector('main.old')); // once new figures have come
     await tab.page.waitForFunction(() => !document.title.startsWith('Down'));
     await tab.sees('Live', '[role=status]');
     assert.equal(before(), 0, 'the page was loaded again');

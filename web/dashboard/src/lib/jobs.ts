@@ -9,6 +9,7 @@ const filters = [
   'node_id',
   'state',
   'reason',
+  'end_reason',
   'language',
   'src_lang',
   'tgt_lang',
@@ -85,7 +86,7 @@ export const hasEnded = (job: Job): boolean => ended.has(job.state);
 /** whyNotCancel returns why the jobs that match the filters of the URL cannot be cancelled at once: nothing is filtered, or they have ended. */
 export function whyNotCancel(url: URLSearchParams): 'filter' | 'ended' | undefined {
   const state = url.get('state') ?? '';
-  if (state === 'ended' || ended.has(state)) return 'ended';
+  if (state === 'ended' || ended.has(state) || url.get('end_reason')) return 'ended';
   return jobFilters.some((name) => url.get(name)) ? undefined : 'filter';
 }
 

@@ -38,6 +38,7 @@ export const jobs = {
   'jobs.filter.tenant': 'Tenant (exact)',
   'jobs.filter.failed': 'Failed only',
   'jobs.filter.waiting': 'Waiting only',
+  'jobs.filter.end_reason': 'Ended for',
   'jobs.filter.from': 'From',
   'jobs.filter.to': 'To',
   'jobs.filter.time': 'Created',

@@ -39,6 +39,7 @@ export const jobs: Record<keyof typeof en, string> = {
   'jobs.filter.tenant': '租户（完整）',
   'jobs.filter.failed': '只看失败',
   'jobs.filter.waiting': '只看等待',
+  'jobs.filter.end_reason': '结束原因',
   'jobs.filter.from': '源语言',
   'jobs.filter.to': '目标语言',
   'jobs.filter.time': '创建时间',
