@@ -31,6 +31,13 @@ func TestNavigation(t *testing.T) {
 	c.runProgram("navigation.mjs", c.balancer.URL())
 }
 
+// TestCounts: every count of every page opens exactly the rows that it counted.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t, 3, conversations)
+	c.runProgram("counts.mjs", c.balancer.URL())
+}
+
 // TestHealing: a killed instance, an outage of Redis and a restart of all instances are shown, and the page recovers without being loaded
 // again.
 func TestHealing(t *testing.T) {
