@@ -11,6 +11,7 @@ import (
 type inhibition struct {
 	Source []string `yaml:"source_matchers"`
 	Target []string `yaml:"target_matchers"`
+	Equal  []string // labels that both must have in common: the alerts of an incident below are of one instance
 }
 
 // alertMatcher is alertname="X", alertname!="X" or alertname=~"X".
@@ -64,7 +65,10 @@ func TestOneIncidentPagesOnce(t *testing.T) {
 		"LinguaAllInstancesDown": {"LinguaInstanceDown", "LinguaStoreDown", "LinguaNodesLost"},
 		"LinguaStoreDown": {
 			"LinguaPresenceStale", "LinguaInboxGrows", "LinguaInboxStuck", "LinguaFleetFull", "LinguaNodesLost", "LinguaJobsFail", "LinguaStoreErrors",
-			"LinguaStatsStale", "LinguaRepeatedTakeovers", "LinguaConnectionsCut", "LinguaDirectionWithoutSpare", "LinguaDispatchSlow",
+			"LinguaStatsStale", "LinguaStoreDownForOne", "LinguaRepeatedTakeovers", "LinguaConnectionsCut", "LinguaDirectionWithoutSpare", "LinguaDispatchSlow",
+		},
+		"LinguaStoreDownForOne": {
+			"LinguaPresenceStale", "LinguaInboxGrows", "LinguaInboxStuck", "LinguaStoreErrors", "LinguaStatsStale", "LinguaConnectionsCut", "LinguaDispatchSlow",
 		},
 		"LinguaNodesLost":      {"LinguaFleetFull", "LinguaFleetNearlyFull", "LinguaJobsFail", "LinguaDirectionNotServed", "LinguaWaitsRefused"},
 		"LinguaInstancesSplit": {"LinguaNodesLost", "LinguaFleetFull", "LinguaDirectionNotServed", "LinguaJobsFail"},

@@ -43,7 +43,7 @@ func decodeBulk(body []byte, into any) error {
 	}
 	_ = json.Unmarshal(body, &in) // it was decoded before
 	for name, value := range in.Filter {
-		if value == "" {
+		if value == "" || value == nil {
 			return Invalid("filter."+name, "must not be empty: leave it out to select whatever it is")
 		}
 	}

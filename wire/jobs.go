@@ -179,7 +179,7 @@ type Attempt struct {
 type JobList struct {
 	Jobs       []Job  `json:"jobs"`
 	NextCursor string `json:"next_cursor,omitempty" doc:"The cursor of the next page, for the same filters. Absent: this is the last page."`
-	SinceMS    int64  `json:"since_ms" doc:"Ended jobs that were created before are missing, or some are: since then the instances remember all, in Unix milliseconds."`
+	SinceMS    int64  `json:"since_ms" doc:"The instances that answered remember all jobs that ended there since then, in Unix milliseconds. Older ones are missing, or some are, and so are those that ended on an instance that is gone."`
 	Partial    bool   `json:"partial,omitempty" doc:"Some instances were not asked, or did not answer: jobs that ended there may be missing."`
 	// Incomplete names these instances.
 	Incomplete []string `json:"incomplete,omitempty" doc:"The instances that could not be asked, or did not answer in time. Absent although the list is partial: not even their names are known."`
@@ -221,6 +221,6 @@ type Candidate struct {
 type CancelResponse struct {
 	OK        bool `json:"ok"`
 	Cancelled bool `json:"cancelled" doc:"The job is cancelled. False: it had already ended otherwise."`
-	Waited    bool `json:"waited,omitempty" doc:"The request waited for a slot, and no node had it yet: its caller gets the error CANCELLED, and there is no record of the job."`
+	Waited    bool `json:"waited,omitempty" doc:"The request waited for a slot, and gets none: its caller gets the error CANCELLED. If a node was getting it at this moment, it ends as a cancelled job."`
 	Job       Job  `json:"job"`
 }

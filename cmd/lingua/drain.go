@@ -36,7 +36,11 @@ func (c *apiClient) warnOfEffect(ctx context.Context, io streams, id string) {
 		directions []wire.DirectionName
 	}{{"no ready node", e.None}, {"one ready node", e.One}} {
 		if len(left.directions) > 0 {
-			fmt.Fprintf(io.err, "lingua: without %s, %s is left for %s\n", printable(id), left.what, listDirections(left.directions))
+			more := ""
+			if e.Truncated {
+				more = ", and more"
+			}
+			fmt.Fprintf(io.err, "lingua: without %s, %s is left for %s%s\n", printable(id), left.what, listDirections(left.directions), more)
 		}
 	}
 }

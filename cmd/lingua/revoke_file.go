@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -90,10 +91,14 @@ func (c *revokeImportCmd) Run(ctx context.Context, s streams) error {
 	if err != nil {
 		return err
 	}
+	var refused []error
 	for i := range requests {
 		if err := c.request(ctx, "POST", "/v1/auth/revocations", requests[i], &wire.Revocation{}); err != nil {
-			return fmt.Errorf("line %d: %w\n%d of %d were revoked; import the file again to go on", i+1, err, i, len(requests))
+			refused = append(refused, fmt.Errorf("line %d: %w", i+1, err))
 		}
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("%d of %d were not revoked; import the file again when that is mended\n%w", len(refused), len(requests), errors.Join(refused...))
 	}
 	return c.print(s.out, map[string]int{"imported": len(requests)}, func(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "%d revocations imported\n", len(requests))

@@ -40,7 +40,7 @@ func openOutput(path string, log *slog.Logger) (*output, error) {
 const maxTorn = 64 << 10
 
 // cutTorn cuts off the last line of a regular file if it was written in part: the process or the machine died meanwhile, or the disk was full.
-// A file that ends in something else than the begin of an entry is left as it is, and continued on a new line.
+// A file that ends in something else than a part of an entry is left as it is, and continued on a new line.
 func (o *output) cutTorn() {
 	info, err := o.file.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
@@ -55,14 +55,20 @@ func (o *output) cutTorn() {
 	if _, err := file.ReadAt(tail, info.Size()-int64(len(tail))); err != nil {
 		return
 	}
-	line := tail[bytes.LastIndexByte(tail, '\n')+1:]
-	switch {
-	case len(line) == 0:
-	case !bytes.HasPrefix(line, []byte(`{"`)) || o.file.Truncate(info.Size()-int64(len(line))) != nil:
-		o.torn = true
-	default:
-		o.log.Warn("the audit file ended within an entry, which was cut off", "output", o.path, "bytes", len(line))
+	newline := bytes.LastIndexByte(tail, '\n')
+	line := tail[newline+1:]
+	if len(line) == 0 {
+		return
 	}
+	o.torn = true
+	if newline < 0 && len(tail) == maxTorn || !bytes.HasPrefix(line, []byte(`{"`)) || json.Valid(line) {
+		return
+	}
+	if now, err := o.file.Stat(); err != nil || now.Size() != info.Size() || o.file.Truncate(info.Size()-int64(len(line))) != nil {
+		return // another process appends to it
+	}
+	o.torn = false
+	o.log.Warn("the audit file ended within an entry, which was cut off", "output", o.path, "bytes", len(line))
 }
 
 // openFile opens a file to append to it. A pipe that nobody reads is an error, instead of a wait.

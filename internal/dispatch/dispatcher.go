@@ -80,8 +80,7 @@ type Config struct {
 	// SendOffer sends an offer to another instance; nil: there is none. With ErrInstanceAbsent and ErrInboxFull it was certainly not sent; with any
 	// other error it may have been.
 	SendOffer func(ctx context.Context, to core.InstanceID, o WaitOffer) error
-	// SendCancel has another instance cancel a request that waits there; nil: there is none. It returns ErrInstanceAbsent if the instance is not
-	// present.
+	// SendCancel has another instance cancel a request that waits there; nil: there is none. Its errors are those of SendOffer.
 	SendCancel func(ctx context.Context, to core.InstanceID, id core.JobID) error
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool
@@ -132,13 +131,15 @@ type Dispatcher struct {
 	limits   *tenantLimits
 
 	calls     *callGroup
-	uncertain sync.Map      // jobs whose record may have been written although the request was refused
-	leaving   atomic.Bool   // only requests of sessions are accepted
-	left      chan struct{} // closed by Leave: only requests of sessions wait for a slot
-	leave     sync.Once
-	drained   chan struct{} // closed when no slots are granted any more
-	drain     sync.Once
-	probes    atomic.Int32
+	uncertain sync.Map // jobs whose record may have been written although the request was refused
+	// cancellable has the requests that wait, by job: each is a *waitingRequest.
+	cancellable sync.Map
+	leaving     atomic.Bool   // only requests of sessions are accepted
+	left        chan struct{} // closed by Leave: only requests of sessions wait for a slot
+	leave       sync.Once
+	drained     chan struct{} // closed when no slots are granted any more
+	drain       sync.Once
+	probes      atomic.Int32
 }
 
 // New makes a dispatcher. It starts no goroutine. Outcomes may be nil where there are no sessions.

@@ -25,6 +25,7 @@ type faultyStore struct {
 	afterGet func() // called once, after a record was read
 
 	onReserve func(store.ReserveParams, store.Verdict) // called after each reservation; nil: nothing is
+	onCreate  func(store.CreateParams)                 // called before each record is created; nil: nothing is
 
 	hangs atomic.Bool // rate limits are not answered
 }
@@ -99,6 +100,9 @@ func (f *faultyStore) Reserve(ctx context.Context, p store.ReserveParams) (store
 
 func (f *faultyStore) Create(ctx context.Context, p store.CreateParams) (*core.Job, bool, error) {
 	created := false
+	if f.onCreate != nil {
+		f.onCreate(p)
+	}
 	job, err := call(f, "create", func() (job *core.Job, err error) {
 		job, created, err = f.Store.Create(ctx, p)
 		return job, err

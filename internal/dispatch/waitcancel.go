@@ -3,47 +3,69 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"slices"
+	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// CancelWaiting cancels a request that waits for a slot, on whichever instance it is. A tenant cancels only its own requests; nil: any. It
-// returns nil if no such request waits.
-func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *core.TenantID) (*WaitingOne, error) {
+// CancelledWait is a request that was cancelled while it waited for a slot.
+type CancelledWait struct {
+	Job          core.JobID
+	Tenant       core.TenantID
+	Direction    core.Direction
+	Since, Until time.Time // when it began to wait, and when it would have given up
+}
+
+// CancelWaiting cancels a request that waits, on whichever instances it does. A tenant cancels only its own requests; nil: any. It returns
+// nil if no such request waits.
+func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *core.TenantID) (*CancelledWait, error) {
+	var found *CancelledWait
+	if x := d.waitingHere(id); x != nil && (tenant == nil || *tenant == x.request.Tenant) {
+		found = &CancelledWait{id, x.request.Tenant, x.request.Direction, x.wait.Since, x.wait.Until}
+		if err := d.CancelWaitingHere(ctx, id); err != nil {
+			return nil, err
+		}
+	}
 	queues, err := d.snapshots.get(ctx)
 	if err != nil {
 		return nil, storeError(ctx)
 	}
 	v := newWaitingViewer(&WaitingParams{Tenant: tenant}, queues)
-	i := slices.IndexFunc(v.listed, func(w listedWaiter) bool { return WaiterJob(w.waiter) == id })
-	if i < 0 {
-		return nil, nil //nolint:nilnil // no such request waits
+	for _, w := range v.listed {
+		owner := core.InstanceID(w.waiter.Instance)
+		if WaiterJob(w.waiter) != id || owner == d.cfg.Instance {
+			continue
+		}
+		switch err := d.cfg.SendCancel(ctx, owner, id); {
+		case errors.Is(err, ErrInstanceAbsent): // the request ended with its instance
+		case errors.Is(err, ErrInboxFull):
+			return nil, wire.Errorf(wire.RateLimited, "the instance on which the request waits has too many messages to read: try again").RetryIn(time.Second)
+		case err != nil:
+			d.store.recordError("cancel_waiting", err)
+			return nil, storeError(ctx)
+		default:
+			found = &CancelledWait{
+				id, core.TenantID(w.waiter.Tenant), v.classes[w.class].Direction, time.UnixMilli(w.waiter.Since), time.UnixMilli(w.waiter.Deadline),
+			}
+		}
 	}
-	found := v.one(&v.listed[i])
-	if owner := core.InstanceID(found.Instance); owner != d.cfg.Instance {
-		err = d.cfg.SendCancel(ctx, owner, id)
-	} else {
-		err = d.CancelWaitingHere(ctx, id)
-	}
-	switch {
-	case errors.Is(err, ErrInstanceAbsent): // the request ended with its instance
-		return nil, nil //nolint:nilnil // no such request waits any more
-	case err != nil && ctx.Err() == nil:
-		d.store.recordError("cancel_waiting", err)
-		return nil, store.Unavailable()
-	case err != nil:
-		return nil, storeError(ctx)
-	}
-	return &found, nil
+	return found, nil
 }
 
 // CancelWaitingHere cancels a request that waits on this instance, or the job that it has become meanwhile.
 func (d *Dispatcher) CancelWaitingHere(ctx context.Context, id core.JobID) error {
-	d.waiters.cancel(id)
+	if x := d.waitingHere(id); x != nil {
+		x.cancel(wire.Errorf(wire.Cancelled, "the request was cancelled while it waited for a slot"))
+	}
 	return d.cancelJobIfAny(ctx, id)
+}
+
+// waitingHere returns the request of a job that waits on this instance; nil: none does.
+func (d *Dispatcher) waitingHere(id core.JobID) *waitingRequest {
+	x, _ := d.cancellable.Load(id)
+	w, _ := x.(*waitingRequest)
+	return w
 }
 
 // cancelPlaced cancels the job of a request that was cancelled while it was placed.
@@ -65,7 +87,31 @@ func (d *Dispatcher) cancelJobIfAny(ctx context.Context, id core.JobID) error {
 	return err
 }
 
-// errCancelled is the refusal of a request that was cancelled while it waited.
-func errCancelled() *wire.Error {
-	return wire.Errorf(wire.Cancelled, "the request was cancelled while it waited for a slot")
+// cancellable lets the request be cancelled from now on, because it has to wait.
+func (x *waitingRequest) cancellable(id core.JobID) {
+	if x.cancel == nil {
+		x.ctx, x.cancel = context.WithCancelCause(x.ctx)
+		x.d.cancellable.Store(id, x)
+	}
+}
+
+// notCancellable ends that. A job that it has become is cancelled if the request was.
+func (x *waitingRequest) notCancellable(id core.JobID, placed bool) {
+	if x.cancel == nil {
+		return
+	}
+	x.d.cancellable.CompareAndDelete(id, x) // from now on its job is found
+	if placed && x.ctx.Err() != nil && x.gaveUp().Code == wire.Cancelled {
+		x.d.cancelPlaced(id)
+	}
+	x.cancel(nil)
+}
+
+// gaveUp returns why the request does not wait any more: it was cancelled, or its caller has left.
+func (x *waitingRequest) gaveUp() *wire.Error {
+	var e *wire.Error
+	if errors.As(context.Cause(x.ctx), &e) {
+		return e
+	}
+	return storeError(x.ctx)
 }

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,48 @@ func TestCancelWaiting(t *testing.T) {
 // and its slot becomes free.
 func TestCancelWhileItIsPlaced(t *testing.T) {
 	t.Parallel()
+	for name, hook := range map[string]func(h *harness, cancel func(core.JobID)){
+		"before the reservation is known": func(h *harness, cancel func(core.JobID)) {
+			h.store.onReserve = func(p store.ReserveParams, _ store.Verdict) { cancel(p.Lease.Job) }
+		},
+		"before there is a record": func(h *harness, cancel func(core.JobID)) {
+			h.store.onCreate = func(p store.CreateParams) { cancel(p.ID) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			run(t, func(h *harness) {
+				h.addNode("node-a", 1)
+				busy := h.acknowledge(h.dispatch())
+				one := h.startWaiting(h.t.Context(), "one", time.Minute, ofTenant("a"))
+				id := h.waitingJob("a")
+				hook(h, func(job core.JobID) {
+					if job != id {
+						return
+					}
+					if w, err := h.dispatcher.CancelWaiting(context.Background(), id, nil); w == nil || err != nil {
+						t.Errorf("cancelled %v, %v", w, err)
+					}
+				})
+				if err := h.done(busy); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if !one.hasEnded() || one.placement.Job != id {
+					t.Fatalf("ended %v, %v", one.hasEnded(), one.err)
+				}
+				h.wantState(id, core.StateCancelled, core.ReasonCancelled)
+				h.transport.drop(one.placement)
+				h.advance(10*time.Second, "node-a") // the node has not acknowledged it
+				h.wantFree("node-a")
+			})
+		})
+	}
+}
+
+// TestCancelIsKeptWhenATryFails: a request that is cancelled while a try fails is not tried again.
+func TestCancelIsKeptWhenATryFails(t *testing.T) {
+	t.Parallel()
 	run(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
@@ -72,6 +115,7 @@ func TestCancelWhileItIsPlaced(t *testing.T) {
 			if p.Lease.Job != id {
 				return
 			}
+			h.store.failNext(false, "reserve", 1) // the reply is lost
 			if err := h.dispatcher.CancelWaitingHere(context.Background(), id); err != nil {
 				t.Error(err)
 			}
@@ -79,13 +123,28 @@ func TestCancelWhileItIsPlaced(t *testing.T) {
 		if err := h.done(busy); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
-		if !one.hasEnded() || one.placement.Job != id {
-			t.Fatalf("ended %v, %v", one.hasEnded(), one.err)
+		h.advance(10*time.Second, "node-a")
+		if !one.hasEnded() || one.err == nil || one.err.Code != wire.Cancelled {
+			t.Errorf("ended %v with %v, want %s", one.hasEnded(), one.err, wire.Cancelled)
 		}
-		h.wantState(id, core.StateCancelled, core.ReasonCancelled)
-		h.transport.drop(one.placement)
-		h.advance(10*time.Second, "node-a") // the node has not acknowledged it
 		h.wantFree("node-a")
+	})
+}
+
+// TestOutageDuringAWaitIsNamed: a request whose wait ends while the store is away is not refused as if all nodes were full.
+func TestOutageDuringAWaitIsNamed(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	reachable := func(c *dispatch.Config) { c.StoreReachable = func() bool { return !away.Load() } }
+	runWith(t, reachable, func(h *harness) {
+		h.addNode("node-a", 1)
+		h.acknowledge(h.dispatch())
+		one := h.startWaiting(h.t.Context(), "one", 8*time.Second)
+		away.Store(true)
+		time.Sleep(9 * time.Second)
+		synctest.Wait()
+		if !one.hasEnded() || one.err == nil || one.err.Code != wire.SchedulerDependencyDown {
+			t.Errorf("ended %v with %v, want %s", one.hasEnded(), one.err, wire.SchedulerDependencyDown)
+		}
 	})
 }

@@ -23,9 +23,7 @@ type waiter struct {
 	entered   time.Time // when it was put into the queue first
 
 	basis   classBasis    // of its class; guarded by the lock of the table
-	changed chan struct{} // has an element if its class may have changed, or it was cancelled
-
-	cancelled atomic.Bool
+	changed chan struct{} // has an element if its class may have changed
 
 	since, until time.Time                        // when it began to wait, and when it gives up, on the clock of this instance
 	queued       atomic.Pointer[fairqueue.Waiter] // as it was last put into the queue, with times on the clock of the store
@@ -156,28 +154,11 @@ func (s *waiters) checkClasses(fl *fleet.Fleet) {
 	for _, w := range s.byID {
 		if basis, known := bases[w.tenant]; known && basis != w.basis {
 			w.basis = basis
-			w.wake()
+			select {
+			case w.changed <- struct{}{}:
+			default: // it has not looked yet
+			}
 		}
-	}
-}
-
-// cancel cancels the requests that wait for the job.
-func (s *waiters) cancel(job core.JobID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range s.byID {
-		if WaiterJob(w.queued.Load()) == job {
-			w.cancelled.Store(true)
-			w.wake()
-		}
-	}
-}
-
-// wake has the waiter look at what has changed.
-func (w *waiter) wake() {
-	select {
-	case w.changed <- struct{}{}:
-	default: // it has not looked yet
 	}
 }
 

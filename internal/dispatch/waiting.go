@@ -7,6 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -54,7 +55,8 @@ func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Pl
 // waitingRequest is a request that is placed, and waits until it can be.
 type waitingRequest struct {
 	d       *Dispatcher
-	ctx     context.Context // of the caller
+	ctx     context.Context         // of the caller
+	cancel  context.CancelCauseFunc // ends ctx; nil: the request does not wait yet
 	request *Request
 	wait    Wait
 
@@ -67,26 +69,30 @@ type waitingRequest struct {
 }
 
 // place places the request as soon as it can, and returns the refusal when its time is over.
-func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error) {
+func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (p Placement, e *wire.Error) {
 	defer func() {
 		x.ticket.leave()
 		r.uncount()
+		x.notCancellable(id, e == nil)
 	}()
 	r.reserved = func() {
 		x.ticket.served()
 		x.ticket = nil
 	}
-	p, e := x.first(id, fingerprint)
+	p, e = x.first(id, fingerprint)
 	r.slotBy = x.wait.Until
 	for e != nil {
 		switch {
 		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.waitEnds(e)), x.d.isLeaving(r):
 			return Placement{}, e
 		case x.ctx.Err() != nil:
-			return Placement{}, storeError(x.ctx)
-		case e.Code == wire.AllCandidatesFullOrFailed:
+			return Placement{}, x.gaveUp()
+		}
+		x.cancellable(id)
+		switch e.Code {
+		case wire.AllCandidatesFullOrFailed:
 			p, e = x.awaitSlot(id, fingerprint, e)
-		case e.Code == wire.RateLimited:
+		case wire.RateLimited:
 			x.leaveQueue()
 			p, e = x.awaitRoom(id, fingerprint, e)
 		default:
@@ -144,24 +150,17 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 	asleep := time.Now()
 	node, offered := x.await()
 	x.waited += time.Since(asleep)
-	if x.ticket.cancelled.Load() {
-		if offered {
-			x.ticket.pass(node)
-		}
-		return Placement{}, errCancelled()
-	}
 	if !offered {
 		if time.Now().Before(x.wait.Until) && !x.ticket.isCurrent(&x.request.Spec, nil) {
 			x.ticket.remove() // the next try puts it into the queue and the class of its job
 			x.ticket = nil
 		}
+		if !x.d.store.reachable() {
+			refusal = store.Unavailable() // nobody knows whether there is a free slot
+		}
 		return Placement{}, refusal
 	}
-	ticket := x.ticket
 	p, e := x.try(id, fingerprint, node)
-	if ticket.cancelled.Load() {
-		x.d.cancelPlaced(id)
-	}
 	switch {
 	case e == nil || x.ticket == nil: // it had the slot
 	case e.Code == wire.AllCandidatesFullOrFailed:
@@ -211,7 +210,7 @@ func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Erro
 	case <-timer.C:
 	case <-x.stopped():
 	case <-x.ctx.Done():
-		return Placement{}, storeError(x.ctx)
+		return Placement{}, x.gaveUp()
 	}
 	x.waited += time.Since(asleep)
 	return x.try(id, fingerprint, "")

@@ -22,7 +22,7 @@ func (x *waitingRequest) awaitRoom(id core.JobID, fingerprint string, e *wire.Er
 	}()
 	for {
 		if !x.awaitTurn(w) {
-			return Placement{}, storeError(x.ctx)
+			return Placement{}, x.gaveUp()
 		}
 		over := !time.Now().Before(x.wait.Until) || x.d.isLeaving(x.request)
 		if first, _ := rooms.turn(w); !first {

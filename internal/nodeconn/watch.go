@@ -67,19 +67,25 @@ func (w *watch) recordAnswer(job wire.ActiveJob, now time.Time) {
 	w.addAnswer(&w.sent[i].asked, now)
 }
 
-// partialInterval is the least time between two partial results of a job that are passed on.
-const partialInterval = 50 * time.Millisecond
+// Of the partial results of a job so many are passed on: one in partialInterval on average, and partialBurst at once.
+const (
+	partialInterval = 50 * time.Millisecond
+	partialBurst    = 4
+)
 
 // admitPartial reports whether a partial result of a job may be passed on now. The next one has the whole text again.
 func (w *watch) admitPartial(job wire.ActiveJob, now time.Time) bool {
-	last := &w.partial
+	next := &w.partial // when the next one is due on average
 	if i := slices.IndexFunc(w.sent, func(j sentJob) bool { return j.job == job }); i >= 0 {
-		last = &w.sent[i].partial
+		next = &w.sent[i].partial
 	}
-	if now.Sub(*last) < partialInterval {
+	if next.Sub(now) > (partialBurst-1)*partialInterval {
 		return false
 	}
-	*last = now
+	if next.Before(now) {
+		*next = now
+	}
+	*next = next.Add(partialInterval)
 	return true
 }
 

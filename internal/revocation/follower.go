@@ -185,7 +185,11 @@ func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocatio
 // Lift lifts the revocation of a target. The logins that it ended stay ended: another entry keeps that until the last one has expired.
 func (f *Follower) Lift(ctx context.Context, t store.RevocationTarget, by string) error {
 	if t.Kind == store.RevokedKey || t.Kind == store.RevokedTenant {
-		if _, err := f.Add(ctx, store.Revocation{RevocationTarget: loginsOf(t.Kind, t.Name), By: by, Reason: "revoked before"}); err != nil {
+		ended := store.Revocation{RevocationTarget: loginsOf(t.Kind, t.Name), By: by, Reason: "revoked before"}
+		if lifted, found := f.Find(t); found {
+			ended.Before = lifted.Before
+		}
+		if _, err := f.Add(ctx, ended); err != nil {
 			return err
 		}
 	}

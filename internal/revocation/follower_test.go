@@ -414,3 +414,23 @@ func TestRevocationIsNotWeakened(t *testing.T) {
 		t.Error("after it was lifted, an earlier time covers more than was asked for")
 	}
 }
+
+// TestLiftKeepsWhatWasNotRevoked: the logins that a revocation ended stay ended when it is lifted, and those that it did not end stay valid.
+func TestLiftKeepsWhatWasNotRevoked(t *testing.T) {
+	t.Parallel()
+	f := newFollower(t, newTestStore(t))
+	alice := store.RevocationTarget{Kind: store.RevokedKey, Name: "alice"}
+	mustAdd(t, f, store.Revocation{RevocationTarget: alice, Before: time.Now().Add(-time.Hour)})
+	if err := f.Lift(t.Context(), alice, "ops"); err != nil {
+		t.Fatal(err)
+	}
+	for age, want := range map[time.Duration]bool{time.Minute: false, 2 * time.Hour: true} {
+		issued := time.Now().Add(-age)
+		login := auth.Principal{
+			Key: "alice", Role: auth.Operator, TokenID: "t1", Issued: issued, Issuer: &auth.Principal{Key: "alice", Role: auth.Operator, Issued: issued.Add(-time.Minute)},
+		}
+		if got := f.Revoked(&login); got != want {
+			t.Errorf("a login that is %s old is ended: %v, want %v", age, got, want)
+		}
+	}
+}

@@ -299,22 +299,20 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	deadline, cancel := context.WithTimeout(ctx, s.cfg.Server.ShutdownSeconds.Duration())
 	defer cancel()
-	peers := s.hasPeers(deadline)
-	if peers { // load balancers notice before dispatches are refused
-		s.Server.SetNotReady()
+	s.Server.SetNotReady()
+	_ = s.Bus.Announce(deadline) // that it drains; if that fails, the next renewal announces it
+	if s.hasPeers(deadline) {    // load balancers notice before dispatches are refused
 		backoff.Sleep(deadline, min(s.cfg.Server.DrainDelayMS.Duration(), s.cfg.Server.ShutdownSeconds.Duration()/2))
 	}
 	// Before the connections are asked to go away. Utterances of sessions that are still connected are dispatched as usual.
 	s.Jobs.Leave()
-	s.Server.SetNotReady()
-	_ = s.Bus.Announce(deadline) // that it drains; if that fails, the next renewal announces it
 	s.events.Record(store.Event{Kind: store.EventInstanceStopping})
 	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.nodeConns.Len())
 	const reason = "this instance is stopping"
 	goAway := min(s.cfg.Server.ShutdownSeconds.Duration()/2, maxGoAway)
 	var leaving sync.WaitGroup
 	leaving.Go(func() { s.Sessions.GoAway(deadline, reason, goAway) })
-	if peers { // nodes keep their jobs when they reconnect to another instance
+	if s.hasPeers(deadline) { // nodes keep their jobs when they reconnect to an instance that does not stop, too
 		leaving.Go(func() { s.nodeConns.GoAway(deadline, reason, goAway) })
 	}
 	leaving.Wait()

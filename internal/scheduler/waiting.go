@@ -28,26 +28,26 @@ type cancelMessage struct {
 // cancelSender returns what has another instance cancel a request that waits there.
 func cancelSender(b *bus.Bus) func(context.Context, core.InstanceID, core.JobID) error {
 	return func(ctx context.Context, to core.InstanceID, id core.JobID) error {
-		err := b.Send(ctx, to, kindCancelWaiting, cancelTTL, cancelMessage{id})
-		if errors.Is(err, bus.ErrAbsent) {
-			return dispatch.ErrInstanceAbsent
-		}
-		return err
+		return unsent(b.Send(ctx, to, kindCancelWaiting, cancelTTL, cancelMessage{id}))
 	}
 }
 
 // offerSender returns what sends an offer to the instance on which the request waits.
 func offerSender(b *bus.Bus) func(context.Context, core.InstanceID, dispatch.WaitOffer) error {
 	return func(ctx context.Context, to core.InstanceID, o dispatch.WaitOffer) error {
-		err := b.Send(ctx, to, kindOffer, fairqueue.OfferMS*time.Millisecond, o)
-		switch {
-		case errors.Is(err, bus.ErrAbsent):
-			return dispatch.ErrInstanceAbsent
-		case errors.Is(err, bus.ErrFull):
-			return dispatch.ErrInboxFull
-		}
-		return err
+		return unsent(b.Send(ctx, to, kindOffer, fairqueue.OfferMS*time.Millisecond, o))
 	}
+}
+
+// unsent is the error of a message that was certainly not sent as dispatch knows it.
+func unsent(err error) error {
+	switch {
+	case errors.Is(err, bus.ErrAbsent):
+		return dispatch.ErrInstanceAbsent
+	case errors.Is(err, bus.ErrFull):
+		return dispatch.ErrInboxFull
+	}
+	return err
 }
 
 // messageHandlers returns the handlers of the messages of other instances.

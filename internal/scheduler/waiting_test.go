@@ -13,7 +13,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// TestCancelWaitingOfAnotherInstance: an operator cancels a request that waits on another instance than the one that is asked.
+// TestCancelWaitingOfAnotherInstance: an operator cancels a request that waits on the instance that is asked and, because its client has
+// repeated it there, on another one.
 func TestCancelWaitingOfAnotherInstance(t *testing.T) {
 	t.Parallel()
 	transport := &countingTransport{mayEnd: make(chan struct{}), report: func(dispatch.Report) {}}
@@ -41,16 +42,18 @@ func TestCancelWaitingOfAnotherInstance(t *testing.T) {
 	})
 	waits, leave := context.WithCancel(t.Context())
 	defer leave()
-	answer := make(chan error, 1)
-	go func() {
-		now := time.Now()
-		_, err := instances[0].Jobs.DispatchWaiting(waits, requestFor("waits"), dispatch.Wait{Since: now, Until: now.Add(time.Minute), Join: now})
-		answer <- err
-	}()
+	answers := make(chan error, len(instances))
+	for _, in := range instances {
+		go func() {
+			now := time.Now()
+			_, err := in.Jobs.DispatchWaiting(waits, requestFor("waits"), dispatch.Wait{Since: now, Until: now.Add(time.Minute), Join: now})
+			answers <- err
+		}()
+	}
 	var id core.JobID
-	waitUntil(t, "the request waits", 10*time.Second, func() bool {
-		v, err := instances[1].Jobs.ViewWaiting(t.Context(), dispatch.WaitingParams{Limit: 1})
-		if err != nil || len(v.Requests) == 0 {
+	waitUntil(t, "the request waits on both", 10*time.Second, func() bool {
+		v, err := instances[1].Jobs.ViewWaiting(t.Context(), dispatch.WaitingParams{Limit: 2})
+		if err != nil || len(v.Requests) != 2 {
 			return false
 		}
 		id = v.Requests[0].Job
@@ -63,13 +66,15 @@ func TestCancelWaitingOfAnotherInstance(t *testing.T) {
 		}
 		return err
 	})
-	select {
-	case err := <-answer:
-		var e *wire.Error
-		if !errors.As(err, &e) || e.Code != wire.Cancelled {
-			t.Errorf("the request ended with %v, want %s", err, wire.Cancelled)
+	for range instances {
+		select {
+		case err := <-answers:
+			var e *wire.Error
+			if !errors.As(err, &e) || e.Code != wire.Cancelled {
+				t.Errorf("the request ended with %v, want %s", err, wire.Cancelled)
+			}
+		case <-time.After(20 * time.Second):
+			t.Fatal("the request still waits")
 		}
-	case <-time.After(20 * time.Second):
-		t.Error("the request still waits")
 	}
 }

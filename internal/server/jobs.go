@@ -353,7 +353,7 @@ func (h *jobHandlers) cancel(r *http.Request) (any, error) {
 			return nil, failed
 		}
 		if w != nil {
-			c.concerns("job", id, core.TenantID(w.Tenant))
+			c.concerns("job", id, w.Tenant)
 			return &wire.CancelResponse{OK: true, Cancelled: true, Waited: true, Job: viewCancelledWaiting(w)}, nil
 		}
 	}

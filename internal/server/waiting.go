@@ -96,10 +96,11 @@ func viewWaiting(v *dispatch.WaitingView, all bool) *wire.WaitingList {
 }
 
 // viewCancelledWaiting is a request that was cancelled while it waited, as the job that it would have become.
-func viewCancelledWaiting(w *dispatch.WaitingOne) wire.Job {
+func viewCancelledWaiting(w *dispatch.CancelledWait) wire.Job {
+	since := w.Since.UnixMilli()
 	return wire.Job{
-		JobID: string(w.Job), TenantID: w.Tenant, SrcLang: string(w.Class.Direction.Src), TgtLang: string(w.Class.Direction.Tgt), PoolID: string(w.Pool),
-		State: core.StateCancelled.String(), Reason: string(core.ReasonCancelled), CreatedMS: w.Since, UpdatedMS: w.Since, DeadlineMS: w.Deadline, Attempts: []wire.Attempt{},
+		JobID: string(w.Job), TenantID: string(w.Tenant), SrcLang: string(w.Direction.Src), TgtLang: string(w.Direction.Tgt), State: core.StateCancelled.String(),
+		Reason: string(core.ReasonCancelled), CreatedMS: since, UpdatedMS: since, DeadlineMS: w.Until.UnixMilli(), Attempts: []wire.Attempt{},
 	}
 }
 

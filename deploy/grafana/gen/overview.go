@@ -19,7 +19,7 @@ var overview = dashboard{
 			{
 				kind: stat, title: "Redis", unit: count, below: true, warn: 1, crit: 1, width: 4,
 				description: "1 if every instance can use Redis. With 0, the instance that cannot refuses every dispatch: see the dashboard Redis.",
-				queries:     one(`min(lingua_store_up{$i})`, "available"), alerts: []string{"StoreDown"},
+				queries:     one(`min(lingua_store_up{$i})`, "available"), alerts: []string{"StoreDown", "StoreDownForOne"},
 			},
 			{
 				kind: stat, title: "Ready nodes", unit: count, below: true, warn: 2, crit: 1, width: 4,

@@ -9,7 +9,7 @@ var redis = dashboard{
 			{
 				title: "Available", unit: count, below: true, warn: 1, crit: 1, width: 8,
 				description: "1 while an instance can use Redis. At 0 it refuses every dispatch. All: Redis. One: its network, password or address.",
-				queries:     one(`min by (instance) (lingua_store_up{$i})`, "{{instance}}"), alerts: []string{"StoreDown"},
+				queries:     one(`min by (instance) (lingua_store_up{$i})`, "{{instance}}"), alerts: []string{"StoreDown", "StoreDownForOne"},
 			},
 			{
 				title: "Age of the presence", unit: seconds, warn: 1, crit: 2, width: 8,

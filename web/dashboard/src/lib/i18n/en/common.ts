@@ -81,7 +81,7 @@ export const common = {
   'table.count': '{count} of {total}',
   'jump.label': 'Find a node, job or session',
   'jump.title': 'Results for “{text}”',
-  'jump.none': 'Nothing begins with “{text}”.',
+  'jump.none': 'Nothing has “{text}” in its id.',
   'jump.none.next': 'Any part of the id of a node, a job or a session is found.',
   'kiosk.on': 'Kiosk',
   'kiosk.off': 'Leave kiosk mode',

@@ -83,7 +83,7 @@ export const common: Record<keyof typeof en, string> = {
   'table.count': '{total} 中的 {count}',
   'jump.label': '查找节点、任务或会话',
   'jump.title': '“{text}”的结果',
-  'jump.none': '没有以“{text}”开头的对象。',
+  'jump.none': '没有 ID 中含有“{text}”的对象。',
   'jump.none.next': '可输入节点、任务或会话编号的任意部分。',
   'kiosk.on': '大屏',
   'kiosk.off': '退出大屏模式',
