@@ -128,9 +128,10 @@ type ModelUse struct {
 
 // StatsInstances counts the scheduler processes.
 type StatsInstances struct {
-	Present  int `json:"present"`
-	Draining int `json:"draining"`
-	Absent   int `json:"absent" doc:"Instances that are gone and have left something behind."`
+	Present     int `json:"present"`
+	Draining    int `json:"draining"`
+	Absent      int `json:"absent" doc:"Instances that are gone and have left something behind."`
+	DeadLetters int `json:"dead_letters" doc:"Messages between instances that could not be handled, of all instances. They are counted about every 20 s."`
 }
 
 // StatsStore is the state of the store, as the answering instance sees it.

@@ -63,6 +63,7 @@ type Bus struct {
 	sent    atomic.Uint64
 	renewed atomic.Pointer[time.Time] // when the current presence was requested; nil: there is none
 	fetched atomic.Pointer[time.Time] // when messages were last fetched that may not be acknowledged; nil: never
+	dead    atomic.Int64              // dead letters of all instances
 }
 
 // New makes a bus.

@@ -52,6 +52,9 @@ func (b *Bus) DeadLetters(ctx context.Context, limit int) (list []DeadLetter, to
 	return list, max(total, len(list)), nil // the counts may be older than the list
 }
 
+// DeadLetterCount returns how many dead letters all instances have, as this one found when it last looked for dead instances.
+func (b *Bus) DeadLetterCount() int { return int(b.dead.Load()) }
+
 func decodeDeadLetter(d store.DeadLetter) DeadLetter {
 	decoded := DeadLetter{DeadLetter: d}
 	_ = json.Unmarshal(d.Body, &decoded.Message) // that it is unreadable may be why it is a dead letter

@@ -103,6 +103,9 @@ func TestDeadLettersOfOtherInstances(t *testing.T) {
 		if err != nil || len(dead) != 2 || total != 2 || dead[0].Kind != syncKind || dead[0].From != "a" || dead[0].Inbox != "b" {
 			t.Fatalf("%+v, %v", dead, err)
 		}
+		if n := a.DeadLetterCount(); n != 2 {
+			t.Errorf("%d are counted, want 2", n)
+		}
 		if first, total, err := a.DeadLetters(t.Context(), 1); err != nil || len(first) != 1 || total != 2 {
 			t.Errorf("one of them: %+v of %d, %v", first, total, err)
 		}
@@ -126,6 +129,10 @@ func TestDeadLettersOfOtherInstances(t *testing.T) {
 		}
 		if left, total, err := a.DeadLetters(t.Context(), 10); err != nil || len(left) != 0 || total != 0 {
 			t.Errorf("%+v, %v", left, err)
+		}
+		time.Sleep(time.Minute)
+		if n := a.DeadLetterCount(); n != 0 {
+			t.Errorf("%d are counted, want 0", n)
 		}
 		peers, err := a.Peers(t.Context())
 		if err != nil || len(peers) != 2 || !peers[0].This || peers[1].This || peers[1].Name != "b" {

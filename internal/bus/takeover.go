@@ -43,7 +43,7 @@ func (r *Receiver) anyAbsent(ctx context.Context, settled map[core.InstanceID]bo
 
 // takeOverFrom begins to take over from the dead ones of all instances, and returns the absent ones that are settled.
 func (r *Receiver) takeOverFrom(ctx context.Context, all []store.Instance) map[core.InstanceID]bool {
-	r.updateMetrics(all)
+	r.updateCounts(all)
 	r.pruneTakeovers(all)
 	settled := make(map[core.InstanceID]bool)
 	for i := range all {
@@ -58,9 +58,11 @@ func (r *Receiver) takeOverFrom(ctx context.Context, all []store.Instance) map[c
 	return settled
 }
 
-func (r *Receiver) updateMetrics(all []store.Instance) {
-	present := 0
+// updateCounts updates the metrics and the count of dead letters.
+func (r *Receiver) updateCounts(all []store.Instance) {
+	present, dead := 0, 0
 	for _, instance := range all {
+		dead += instance.DeadLetters
 		if instance.Present {
 			present++
 		}
@@ -71,6 +73,7 @@ func (r *Receiver) updateMetrics(all []store.Instance) {
 		}
 	}
 	r.metrics.Instances.Set(float64(present))
+	r.dead.Store(int64(dead))
 }
 
 // takeover is the state of taking over from one dead instance.

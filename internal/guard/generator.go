@@ -31,6 +31,8 @@ type Generator struct {
 	// Judge is called by the leader at every step, with what all instances have seen of nodes since the step before, and the directions
 	// that were requested in the last day; nil: nothing is called.
 	Judge func(ctx context.Context, fence int64, seen Health, directions []core.Direction)
+	// DeadLetters returns how many all instances have. It does not ask the store, at which every step would cost commands.
+	DeadLetters func() int
 
 	mu       sync.Mutex // held while a snapshot is computed
 	survey   *survey
@@ -215,6 +217,7 @@ func (g *Generator) compute(past *history, day tally, peers []bus.Peer, fence in
 	recent, hour := past.sum(minutes, recentMinutes, now), past.sum(minutes, minutes.length, now)
 	s.Jobs = wire.StatsJobs{Last5m: outcomesOf(recent), LastHour: outcomesOf(hour), LastDay: outcomesOf(day)}
 	s.Languages = wire.StatsLanguages{Last5m: useOf(recent), LastHour: useOf(hour), LastDay: useOf(day)}
+	s.Instances.DeadLetters = g.DeadLetters()
 	for i := range peers {
 		switch p := &peers[i]; {
 		case !p.Present:

@@ -100,6 +100,7 @@ func newInstance(id core.InstanceID, st store.Store, all ...core.InstanceID) *fa
 			}
 			return peers, nil
 		},
+		DeadLetters: func() int { return 3 },
 	}
 	i.leader = &Leader{Locks: st, Name: "stats", Instance: id, Log: discardLog}
 	faulty, canFail := st.(*faultyStore)

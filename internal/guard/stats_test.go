@@ -67,6 +67,9 @@ func TestOneInstanceComputes(t *testing.T) {
 			if diff := cmp.Diff(want, s.Jobs.LastDay); diff != "" {
 				t.Errorf("jobs (-want +got):\n%s", diff)
 			}
+			if s.Instances.DeadLetters != 3 {
+				t.Errorf("%d dead letters, want the 3 that the leader knows of", s.Instances.DeadLetters)
+			}
 		}
 		saved := st.saved.Load()
 		time.Sleep(time.Minute)

@@ -37,7 +37,7 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 	}
 	st := &stats{counter: guard.NewCounter(instance, s.Store, interval, s.log), series: guard.NewNodeSeries(s.Fleet), rate: s.Metrics.DispatchRate}
 	st.generator = &guard.Generator{
-		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Presences,
+		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Presences, DeadLetters: s.Bus.DeadLetterCount,
 		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log, Events: s.events,
 	}
 	st.reader = guard.NewReader(s.Store, st.generator, kind, s.storeHealth.Reachable, s.log)

@@ -114,8 +114,9 @@ const cases = {
     assert.deepEqual(left, []);
   },
   'replay and purge dead letters': async (open) => {
-    const tab = await begin(open, 'instances');
+    const tab = await begin(open, 'overview');
     await ask('dead-letters');
+    await tab.press('3 dead letters'); // of the verdict, which counts them within 25 s
     await tab.sees('Replay all 3…');
     await tab.press('Replay all 3…');
     await confirm(tab, 'Replay');
@@ -161,9 +162,10 @@ const cases = {
   },
   'explain a dispatch': async (open) => {
     const tab = await begin(open, 'languages');
-    await tab.page.click('td button, td a');
+    await tab.page.click('tbody tr:last-child td button'); // the worst have no node
     await tab.press('Explain');
     await tab.sees('capable nodes can take the job now');
+    await tab.checkAxe('an explanation');
   },
   'cancel a request that waits for a slot': async (open) => {
     const tab = await begin(open, 'waiting');

@@ -106,6 +106,85 @@ await run({
     assert.equal(await shown('main select'), false);
     await tab.checkWidth('filters');
   },
+  'the arrow keys move in the matrix': async (open) => {
+    const tab = await begin(open, 'languages');
+    await tab.press('Pause updates', '.bar'); // so that the order of the rows stays
+    const cell = () => tab.page.evaluate(() => document.activeElement.dataset.cell);
+    const { rows, stops } = await tab.page.$eval('[role=grid]', (grid) => ({
+      rows: [...grid.querySelectorAll('tbody tr')].map((r) =>
+        [...r.querySelectorAll('button')].map((b) => b.dataset.cell),
+      ),
+      stops: grid.querySelectorAll('[tabindex="0"]').length,
+    }));
+    assert.equal(stops, 1, 'places in the order of Tab');
+    await tab.page.focus('[aria-label=View] button:last-child');
+    await tab.page.keyboard.press('Tab');
+    assert.equal(await cell(), rows[0][0]);
+    const row = rows.at(-1); // languages that most nodes serve
+    await tab.page.focus(`[data-cell="${row[0]}"]`);
+    const press = async (key) => {
+      await tab.page.keyboard.press(key);
+      return cell();
+    };
+    assert.equal(await press('ArrowLeft'), row[0], 'nothing is to the left');
+    assert.equal(await press('ArrowRight'), row[1]);
+    assert.equal(await press('End'), row.at(-1));
+    assert.equal(await press('ArrowDown'), row.at(-1), 'nothing is below');
+    const above = await press('ArrowUp');
+    assert.ok(above !== row.at(-1) && above.split(' ')[1] === row.at(-1).split(' ')[1], above);
+    assert.equal(await press('ArrowDown'), row.at(-1));
+    assert.equal(await press('Home'), row[0]);
+    assert.equal(await tab.page.$$eval('[role=grid] [tabindex="0"]', (all) => all.length), 1);
+    const chosen = await cell();
+    await tab.page.keyboard.press('Enter');
+    const [src, tgt] = chosen.split(' ');
+    await tab.page.waitForFunction(
+      (s, t) => location.hash.includes(`src_lang=${s}&tgt_lang=${t}`),
+      {},
+      encodeURIComponent(src),
+      encodeURIComponent(tgt),
+    );
+    assert.equal(await cell(), chosen, 'the focus stays');
+    await tab.checkAxe('the matrix with a direction');
+  },
+  'a row that moves in the matrix keeps the focus': async (open) => {
+    const tab = await begin(open, 'languages');
+    const cell = await tab.page.$eval('[role=grid] tbody tr:last-child button', (b) => b.dataset.cell);
+    await tab.page.focus(`[data-cell="${cell}"]`);
+    await tab.page.setRequestInterception(true);
+    tab.page.on('request', (r) => {
+      if (new URL(r.url()).pathname !== '/v1/directions') return void r.continue();
+      const [src_lang, tgt_lang] = cell.split(' ');
+      const none = { src_lang, tgt_lang, nodes: 1, ready: 0, capacity: 0, in_flight: 0, free: 0 };
+      const fine = { src_lang: tgt_lang, tgt_lang: src_lang, nodes: 2, ready: 2, capacity: 2, in_flight: 0, free: 2 };
+      const other = { ...fine, tgt_lang: 'aa' };
+      const body = JSON.stringify({ directions: [none, fine, other, { ...other, src_lang: 'aa', tgt_lang }] });
+      return void r.respond({ contentType: 'application/json', body });
+    });
+    await tab.page.waitForFunction(
+      (c) => document.querySelector('[role=grid] tbody tr button').dataset.cell === c,
+      {},
+      cell,
+    );
+    assert.equal(await tab.page.evaluate(() => document.activeElement.dataset.cell), cell);
+  },
+  'the form that explains is closed until a direction is chosen': async (open) => {
+    const tab = await begin(open, 'languages');
+    const shown = () => tab.page.$eval('details form', (e) => e.checkVisibility());
+    assert.equal(await shown(), false);
+    await tab.page.focus('details summary');
+    await tab.page.keyboard.press('Enter');
+    await tab.page.waitForFunction(() => document.querySelector('details form').checkVisibility());
+    await tab.checkAxe('the empty form');
+    await tab.page.keyboard.press('Enter');
+    await tab.page.waitForFunction(() => !document.querySelector('details form').checkVisibility());
+    await tab.page.click('[role=grid] button');
+    await tab.page.waitForFunction(() => document.querySelector('details form').checkVisibility());
+    const filled = await tab.page.$$eval('details form input[required]', (all) => all.map((i) => i.value).join(' '));
+    assert.equal(filled, await tab.page.$eval('[role=grid] [aria-pressed=true]', (b) => b.dataset.cell));
+    await tab.press('Close');
+    await tab.page.waitForFunction(() => !document.querySelector('details form').checkVisibility());
+  },
   'why no speech is shown': async (open) => {
     const tab = await begin(open, 'overview');
     await tab.press('No speech shown', '.bar');

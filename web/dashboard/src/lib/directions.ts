@@ -12,6 +12,20 @@ export function coverageOf(d: Direction): Coverage {
 /** hasProblem reports whether requests of a direction were refused in the last minutes, or wait for a slot now. */
 export const hasProblem = (d: Direction): boolean => (d.refused_5m ?? 0) + (d.waiting ?? 0) > 0;
 
+/** The severities of a direction, the worst first. They are few, so that a list by severity keeps its order while figures change a little. */
+export const severities = ['none', 'one', 'problem', 'load3', 'load2', 'load1', 'idle'] as const;
+export type Severity = (typeof severities)[number];
+
+/** severityOf says how bad a direction is: without a ready node, with one, with requests that were refused or wait, or how much of it is in use. */
+export function severityOf(d: Direction): Severity {
+  const covered = coverageOf(d);
+  if (covered !== 'enough') return covered;
+  if (hasProblem(d)) return 'problem';
+  if (d.in_flight === 0) return 'idle';
+  const used = d.in_flight / d.capacity;
+  return used >= 0.9 ? 'load3' : used >= 0.5 ? 'load2' : 'load1';
+}
+
 /** The filters by coverage and demand. */
 export const coverageFilters = ['none', 'one', 'problem', 'demand'] as const;
 
@@ -42,28 +56,64 @@ export interface Matrix {
   left: number;
 }
 
-/** matrixOf arranges directions. Of more languages than max, those with the most demand and those without enough nodes stay. */
+/** matrixOf arranges directions, the languages of the worst ones first. Of more languages than max, those of the worst and those in demand stay. */
 export function matrixOf(directions: readonly Direction[], max: number): Matrix {
-  const weight = new Map<string, number>();
-  for (const d of directions) {
-    // A direction whose requests are refused, or that is in demand and has too few nodes, matters more than any other.
-    const w =
-      (d.jobs_5m ?? 0) + 1000 * (d.refused_5m ?? 0) + (coverageOf(d) === 'enough' ? 0 : 0.5 + 1000 * (d.jobs_5m ?? 0));
-    for (const lang of [d.src_lang, d.tgt_lang]) weight.set(lang, (weight.get(lang) ?? 0) + w);
-  }
-  const all = [...weight.keys()].sort();
-  const kept = new Set(
-    all.length <= max
-      ? all
-      : all.sort((a, b) => (weight.get(b) ?? 0) - (weight.get(a) ?? 0) || a.localeCompare(b)).slice(0, max),
-  );
+  const demand = new Map<string, number>();
+  for (const d of directions)
+    for (const lang of [d.src_lang, d.tgt_lang]) demand.set(lang, (demand.get(lang) ?? 0) + (d.jobs_5m ?? 0));
+  const byDemand = (a: string, b: string): number => (demand.get(b) ?? 0) - (demand.get(a) ?? 0);
+  const all = worstFirst(directions, (d) => [d.src_lang, d.tgt_lang], byDemand);
+  const kept = new Set(all.slice(0, max));
   const shown = directions.filter((d) => kept.has(d.src_lang) && kept.has(d.tgt_lang));
   return {
-    sources: [...new Set(shown.map((d) => d.src_lang))].sort(),
-    targets: [...new Set(shown.map((d) => d.tgt_lang))].sort(),
+    sources: worstFirst(shown, (d) => [d.src_lang]),
+    targets: worstFirst(shown, (d) => [d.tgt_lang]),
     cells: new Map(shown.map((d) => [keyOf(d), d])),
     left: all.length - kept.size,
   };
+}
+
+/**
+ * worstFirst returns languages of directions, those of the worst directions first, then by tie, then by name. How many slots are in use
+ * changes from second to second, so it does not count.
+ */
+function worstFirst(
+  directions: readonly Direction[],
+  of: (d: Direction) => string[],
+  tie: (a: string, b: string) => number = () => 0,
+): string[] {
+  const calm = severities.indexOf('load3');
+  const worst = new Map<string, number>();
+  for (const d of directions) {
+    const severity = Math.min(calm, severities.indexOf(severityOf(d)));
+    for (const lang of of(d)) worst.set(lang, Math.min(worst.get(lang) ?? calm, severity));
+  }
+  return [...worst.keys()].sort(
+    (a, b) => (worst.get(a) ?? calm) - (worst.get(b) ?? calm) || tie(a, b) || a.localeCompare(b),
+  );
+}
+
+/** neighbourOf returns the cell to which a key moves the focus, past those without a direction; undefined: the key does not move it. */
+export function neighbourOf(m: Matrix, cell: string, key: string): string | undefined {
+  const [src = '', tgt = ''] = cell.split(' ');
+  const line = (
+    key === 'ArrowUp' || key === 'ArrowDown' ? m.sources.map((s) => s + ' ' + tgt) : m.targets.map((t) => src + ' ' + t)
+  ).filter((c) => m.cells.has(c));
+  const at = line.indexOf(cell);
+  switch (key) {
+    case 'ArrowLeft':
+    case 'ArrowUp':
+      return line[at - 1];
+    case 'ArrowRight':
+    case 'ArrowDown':
+      return line[at + 1];
+    case 'Home':
+      return line[0];
+    case 'End':
+      return line.at(-1);
+    default:
+      return undefined;
+  }
 }
 
 const values: Record<string, (d: Direction) => number | string> = {

@@ -8,7 +8,7 @@ const stats = (changes: object = {}): Stats =>
   ({
     nodes: { ready: 5, ejected: 0, disconnected: 0, offline: 0 },
     coverage: { directions: 2, none: [], one: [], more: [] },
-    instances: { present: 3, draining: 0, absent: 0 },
+    instances: { present: 3, draining: 0, absent: 0, dead_letters: 0 },
     ...changes,
   }) as unknown as Stats;
 
@@ -17,19 +17,22 @@ test('the verdict names what is wrong, and leads there', () => {
     stats({
       nodes: { ready: 5, ejected: 2, disconnected: 0, offline: 1 },
       coverage: { directions: 9, none: [], one: [direction('it', 'pt'), direction('pt', 'it')], more: [] },
+      instances: { present: 3, draining: 0, absent: 2, dead_letters: 3 },
     }),
     { waiting: 12 } as ClusterPoint,
     false,
   );
   expect(v?.state).toBe('degraded');
   expect(v && verdictText(v)).toBe(
-    'Degraded: it→pt and 1 more have one node · 12 waiting · 2 nodes ejected · 1 node offline',
+    'Degraded: it→pt and 1 more have one node · 12 waiting · 2 nodes ejected · 1 node offline · 2 instances gone · 3 dead letters',
   );
   expect(v?.parts.map((p) => p.link)).toEqual([
     '#/languages?coverage=one',
     '#/waiting',
     '#/nodes?state=ejected',
     '#/nodes?state=offline',
+    '#/instances',
+    '#/instances?part=dead-letters',
   ]);
 });
 

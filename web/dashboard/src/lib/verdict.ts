@@ -30,6 +30,8 @@ export function verdictOf(
   for (const state of ['ejected', 'disconnected', 'offline'] as const)
     add(nodes[state], t(`verdict.${state}`, { n: number(nodes[state]) }), href(['nodes'], { state }));
   add(stats.instances.absent, t('verdict.absent', { n: number(stats.instances.absent) }), href(['instances']));
+  const dead = stats.instances.dead_letters;
+  add(dead, t('verdict.dead', { n: number(dead) }), href(['instances'], { part: 'dead-letters' }));
   if (nodes.ready === 0) {
     const nobody = { text: t('verdict.nobody'), link: href(['nodes']) };
     return { state: 'down', parts: [nobody, ...parts] };

@@ -1197,6 +1197,8 @@ export interface StatsInstances {
   draining: number;
   /** Instances that are gone and have left something behind. */
   absent: number;
+  /** Messages between instances that could not be handled, of all instances. They are counted about every 20 s. */
+  dead_letters: number;
 }
 
 export interface StatsJobs {

@@ -92,4 +92,5 @@ export const overview = {
   'verdict.disconnected': '{n} nodes disconnected',
   'verdict.offline': '{n} nodes offline',
   'verdict.absent': '{n} instances gone',
+  'verdict.dead': '{n} dead letters',
 } as const;

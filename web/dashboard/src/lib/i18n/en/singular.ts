@@ -29,4 +29,5 @@ export const singular: Partial<Record<Key, string>> = {
   'verdict.disconnected': '{n} node disconnected',
   'verdict.offline': '{n} node offline',
   'verdict.absent': '{n} instance gone',
+  'verdict.dead': '{n} dead letter',
 };

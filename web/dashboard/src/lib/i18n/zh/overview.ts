@@ -91,4 +91,5 @@ export const overview: Record<keyof typeof en, string> = {
   'verdict.disconnected': '{n} 个节点断线',
   'verdict.offline': '{n} 个节点离线',
   'verdict.absent': '{n} 个实例消失',
+  'verdict.dead': '{n} 条死信',
 };
