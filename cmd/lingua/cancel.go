@@ -13,26 +13,38 @@ import (
 
 type cancelCmd struct {
 	apiClient
-	ID       string `arg:"" optional:"" help:"Cancel this job, or the request that waits for a slot under this id."`
-	State    string `help:"Cancel open jobs in this state: dispatched, acked, retrying, or open for all of them." placeholder:"STATE"`
-	Reason   string `help:"Cancel open jobs of which an attempt ended for this reason." placeholder:"REASON"`
-	Node     string `help:"Cancel open jobs that this node has or had." placeholder:"ID"`
-	Session  string `help:"Cancel open jobs of this session." placeholder:"ID"`
-	Language string `help:"Cancel open jobs from or to this language." placeholder:"LANG"`
-	Src      string `help:"Cancel open jobs from this language." placeholder:"LANG"`
-	Tgt      string `help:"Cancel open jobs to this language." placeholder:"LANG"`
-	Region   string `help:"Cancel open jobs that require this region." placeholder:"NAME"`
-	Tenant   string `help:"Cancel open jobs of this tenant." placeholder:"ID"`
-	All      bool   `help:"Cancel all open jobs."`
-	DryRun   bool   `help:"Only count the jobs that match."`
-	Yes      bool   `help:"Cancel the jobs that match, without showing their number first."`
+	ID       string   `arg:"" optional:"" help:"Cancel this job, or the request that waits for a slot under this id."`
+	State    selector `help:"Cancel open jobs in this state: dispatched, acked, retrying, or open for all of them." placeholder:"STATE"`
+	Reason   selector `help:"Cancel open jobs of which an attempt ended for this reason." placeholder:"REASON"`
+	Node     selector `help:"Cancel open jobs that this node has or had." placeholder:"ID"`
+	Session  selector `help:"Cancel open jobs of this session." placeholder:"ID"`
+	Language selector `help:"Cancel open jobs from or to this language." placeholder:"LANG"`
+	Src      selector `help:"Cancel open jobs from this language." placeholder:"LANG"`
+	Tgt      selector `help:"Cancel open jobs to this language." placeholder:"LANG"`
+	Region   selector `help:"Cancel open jobs that require this region." placeholder:"NAME"`
+	Tenant   selector `help:"Cancel open jobs of this tenant." placeholder:"ID"`
+	All      bool     `help:"Cancel all open jobs."`
+	DryRun   bool     `help:"Only count the jobs that match."`
+	Yes      bool     `help:"Cancel the jobs that match, without showing their number first."`
+}
+
+// selector is the value of a flag that selects what is changed. It is not empty: the variable of a script that is not set would select more.
+type selector string
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *selector) UnmarshalText(text []byte) error {
+	if len(text) == 0 {
+		return errors.New("must not be empty: leave the flag out to select whatever it is")
+	}
+	*s = selector(text)
+	return nil
 }
 
 // filter is the filter of the flags.
 func (c *cancelCmd) filter() wire.JobFilter {
 	return wire.JobFilter{
-		State: stateFilter(c.State), Reason: strings.ToUpper(c.Reason), NodeID: c.Node, SessionID: c.Session, Language: c.Language, SrcLang: c.Src,
-		TgtLang: c.Tgt, Region: c.Region, TenantID: c.Tenant,
+		State: stateFilter(string(c.State)), Reason: strings.ToUpper(string(c.Reason)), NodeID: string(c.Node), SessionID: string(c.Session),
+		Language: string(c.Language), SrcLang: string(c.Src), TgtLang: string(c.Tgt), Region: string(c.Region), TenantID: string(c.Tenant),
 	}
 }
 

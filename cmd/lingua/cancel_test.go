@@ -30,7 +30,7 @@ func TestCancel(t *testing.T) {
 			t.Errorf("lingua %s: exit %d, %q, want %q %s", c.args, got.code, text, c.want, got.err)
 		}
 	}
-	for _, args := range []string{"cancel", "cancel x --all", "cancel x --node n", "cancel --all --node n", "cancel --state done --yes"} {
+	for _, args := range []string{"cancel", "cancel x --all", "cancel x --node n", "cancel --all --node n", "cancel --state done --yes", "cancel --session b --tenant= --yes"} {
 		if got := runCommand(t, append(strings.Fields(args), "--server", s.url)...); got.code == exitOK {
 			t.Errorf("lingua %s: %s", args, got.out)
 		}

@@ -60,7 +60,8 @@ await run({
     for (const { job_id: id } of (await tab.api('v1/jobs?state=open&session_id=held')).body.jobs)
       await tab.api(`v1/jobs/${id}/cancel`, 'POST');
     await tab.goto('overview', { lang: 'en' });
-    await tab.page.waitForFunction(() => document.querySelector('main a[data-count][href*="end_reason=CANCELLED"]'));
+    for (const said of ['a[data-count][href*="end_reason=CANCELLED"]', 'a[data-count][href*="part=dead-letters"]'])
+      await tab.page.waitForFunction((link) => document.querySelector('main ' + link), {}, said);
     const seen = new Set();
     const pages = [];
     await visit(tab, 'counts', async (page) => {

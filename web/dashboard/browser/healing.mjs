@@ -65,6 +65,7 @@ await run({
     tab.tolerant = true;
     await ask('stop-instances');
     await tab.sees('The connection to the scheduler is lost', '[role=alert]');
+    await tab.page.waitForFunction(() => document.title.startsWith('Down: no instance answers'));
     await ask('start-instances');
     await tab.seesNot('The connection to the scheduler is lost');
     await tab.sees('Live', '[role=status]');

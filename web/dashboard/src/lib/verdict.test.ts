@@ -20,7 +20,7 @@ test('the verdict names what is wrong, and leads there', () => {
       instances: { present: 3, draining: 0, absent: 2, dead_letters: 3 },
     }),
     { waiting: 12 } as ClusterPoint,
-    false,
+    undefined,
   );
   expect(v?.state).toBe('degraded');
   expect(v && verdictText(v)).toBe(
@@ -37,11 +37,11 @@ test('the verdict names what is wrong, and leads there', () => {
 });
 
 test('a fleet without trouble is fine, one without nodes or store is down', () => {
-  expect(verdictOf(stats(), { waiting: 0 } as ClusterPoint, false)).toEqual({ state: 'fine', parts: [] });
-  expect(verdictOf(undefined, undefined, false)).toBeUndefined();
-  expect(verdictOf(stats(), undefined, true)?.state).toBe('down');
+  expect(verdictOf(stats(), { waiting: 0 } as ClusterPoint, undefined)).toEqual({ state: 'fine', parts: [] });
+  expect(verdictOf(undefined, undefined, undefined)).toBeUndefined();
+  expect(verdictOf(stats(), undefined, 'store')?.state).toBe('down');
   const nodes = { ready: 0, ejected: 0, disconnected: 0, offline: 0 };
-  expect(verdictOf(stats({ nodes }), undefined, false)).toEqual({
+  expect(verdictOf(stats({ nodes }), undefined, undefined)).toEqual({
     state: 'down',
     parts: [{ text: 'no node is ready', link: '#/nodes' }],
   });

@@ -6,20 +6,24 @@ import type { ClusterPoint, DirectionCoverage, Stats } from './wire';
 /** Verdict says how the fleet is, and why: each part leads to the page that explains it. */
 export interface Verdict {
   state: 'fine' | 'degraded' | 'down';
-  parts: { text: string; link: string }[];
+  /** What a part counts is the number of rows to which it leads; undefined: it leads to something else. */
+  parts: { text: string; link: string; count?: number }[];
 }
+
+/** Away is what is away without which nothing is known of the fleet: every instance, or the store. */
+export type Away = 'offline' | 'store';
 
 /** verdictOf judges the fleet by what was read last; undefined: nothing was. */
 export function verdictOf(
   stats: Stats | undefined,
   point: ClusterPoint | undefined,
-  storeAway: boolean,
+  away: Away | undefined,
 ): Verdict | undefined {
-  if (storeAway) return { state: 'down', parts: [{ text: t('verdict.store'), link: href(['instances']) }] };
+  if (away) return { state: 'down', parts: [{ text: t(`verdict.away.${away}`), link: href(['instances']) }] };
   if (!stats) return undefined;
   const parts: Verdict['parts'] = [];
-  const add = (n: number, text: string, link: string): void => {
-    if (n > 0) parts.push({ text, link });
+  const add = (count: number, text: string, link: string): void => {
+    if (count > 0) parts.push({ text, link, count });
   };
   const { none, one } = stats.coverage;
   const nodes = stats.nodes;
@@ -29,8 +33,8 @@ export function verdictOf(
   add(waiting, t('verdict.waiting', { n: number(waiting) }), href(['waiting']));
   for (const state of ['ejected', 'disconnected', 'offline'] as const)
     add(nodes[state], t(`verdict.${state}`, { n: number(nodes[state]) }), href(['nodes'], { state }));
-  add(stats.instances.absent, t('verdict.absent', { n: number(stats.instances.absent) }), href(['instances']));
-  const dead = stats.instances.dead_letters;
+  const { absent, dead_letters: dead } = stats.instances;
+  if (absent > 0) parts.push({ text: t('verdict.absent', { n: number(absent) }), link: href(['instances']) });
   add(dead, t('verdict.dead', { n: number(dead) }), href(['instances'], { part: 'dead-letters' }));
   if (nodes.ready === 0) {
     const nobody = { text: t('verdict.nobody'), link: href(['nodes']) };

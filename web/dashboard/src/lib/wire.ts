@@ -86,7 +86,7 @@ export interface CancelResponse {
   ok: boolean;
   /** The job is cancelled. False: it had already ended otherwise. */
   cancelled: boolean;
-  /** The request waited for a slot, and no node had it yet: its caller gets the error CANCELLED, and there is no record of the job. */
+  /** The request waited for a slot, and gets none: its caller gets the error CANCELLED. If a node was getting it at this moment, it ends as a cancelled job. */
   waited?: boolean;
   job: Job;
 }
@@ -594,7 +594,7 @@ export interface JobList {
   jobs: Job[];
   /** The cursor of the next page, for the same filters. Absent: this is the last page. */
   next_cursor?: string;
-  /** Ended jobs that were created before are missing, or some are: since then the instances remember all, in Unix milliseconds. */
+  /** The instances that answered remember all jobs that ended there since then, in Unix milliseconds. Older ones are missing, or some are, and so are those that ended on an instance that is gone. */
   since_ms: number;
   /** Some instances were not asked, or did not answer: jobs that ended there may be missing. */
   partial?: boolean;
