@@ -4,75 +4,13 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"maps"
+	"slices"
 	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-// traits are the properties of a reason.
-type traits struct{ Incapable, Soft, Refusal bool }
-
-var (
-	plain     = traits{}
-	incapable = traits{Incapable: true}
-	soft      = traits{Soft: true}
-	refusal   = traits{Refusal: true}
-)
-
-var wantReasons = map[Reason]traits{
-	"": plain,
-
-	"SEMANTIC_LANG_UNSUPPORTED": incapable,
-	"ASR_LANG_UNSUPPORTED":      incapable,
-	"NMT_PAIR_UNSUPPORTED":      incapable,
-	"TTS_LANG_UNSUPPORTED":      incapable,
-	"MODEL_MISSING":             incapable,
-	"SERVICE_MISSING":           incapable,
-	"FEATURE_MISSING":           incapable,
-	"OTHER_TENANT":              incapable,
-	"OTHER_REGION":              incapable,
-	"OTHER_POOL":                incapable,
-
-	"HEALTH_NOT_READY":           plain,
-	"DISCONNECTED":               plain,
-	"DRAINED":                    plain,
-	"HELD":                       plain,
-	"EJECTED":                    plain,
-	"HEARTBEAT_STALE":            plain,
-	"NO_CALLBACK_URL":            plain,
-	"SERVICE_NOT_READY":          plain,
-	"SERVICE_MARKED_UNAVAILABLE": plain,
-	"ASR_SERVICE_NOT_READY":      plain,
-	"SEMANTIC_SERVICE_NOT_READY": plain,
-	"NMT_SERVICE_NOT_READY":      plain,
-	"TTS_SERVICE_NOT_READY":      plain,
-	"CPU_OVER_LIMIT":             plain,
-	"GPU_OVER_LIMIT":             plain,
-	"MEMORY_OVER_LIMIT":          plain,
-	"ALREADY_TRIED":              plain,
-	"FULL":                       plain,
-	"NO_CAPACITY":                plain,
-	"NODE_CHANGED":               plain,
-	"SPREAD":                     soft,
-	"SET_ASIDE":                  soft,
-	"NOT_PREFERRED_REGION":       soft,
-
-	"ALL_CANDIDATES_FULL_OR_FAILED": refusal,
-	"SCHEDULER_DEPENDENCY_DOWN":     refusal,
-	"MAX_RETRY_EXCEEDED":            plain,
-	"DEADLINE_EXCEEDED":             plain,
-	"NODE_LOST":                     plain,
-	"ATTEMPT_TIMEOUT":               plain,
-	"NODE_FAILED":                   plain,
-	"MODEL_NOT_AVAILABLE":           plain,
-	"CANCELLED":                     plain,
-	"AUDIO_LOST":                    plain,
-	"ACK_TIMEOUT":                   {},
-	"DELIVERY_REFUSED":              plain,
-	"DELIVERY_UNKNOWN":              plain,
-	"NODE_BUSY":                     plain,
-}
 
 // declaredReasons reads the constants from the source, so that a new reason must be added to the table.
 func declaredReasons(t *testing.T) []Reason {
@@ -88,6 +26,9 @@ func declaredReasons(t *testing.T) []Reason {
 			continue
 		}
 		for _, spec := range group.Specs {
+			if kind, is := spec.(*ast.ValueSpec).Type.(*ast.Ident); !is || kind.Name != "Reason" {
+				continue
+			}
 			for _, value := range spec.(*ast.ValueSpec).Values {
 				text, err := strconv.Unquote(value.(*ast.BasicLit).Value)
 				if err != nil {
@@ -102,20 +43,15 @@ func declaredReasons(t *testing.T) []Reason {
 
 func TestEveryReasonIsInTheTable(t *testing.T) {
 	t.Parallel()
-	got := make(map[Reason]traits)
-	for _, r := range declaredReasons(t) {
-		if _, twice := got[r]; twice {
-			t.Errorf("two constants are called %q", r)
-		}
-		got[r] = traits{r.Incapable(), r.Soft(), r.Refusal()}
-	}
-	if diff := cmp.Diff(wantReasons, got); diff != "" {
-		t.Errorf("reasons (-want +got):\n%s", diff)
+	declared := declaredReasons(t)
+	slices.Sort(declared)
+	if diff := cmp.Diff(declared, slices.Sorted(maps.Keys(reasons))); diff != "" {
+		t.Errorf("reasons (-declared +in the table):\n%s", diff)
 	}
 }
 
-// TestReasonTraitsDoNotOverlap checks that a reason is at most one of full, incapable and soft.
-func TestReasonTraitsDoNotOverlap(t *testing.T) {
+// TestReasonTraitsFitTogether: a reason is at most one of incapable, soft and a refusal, and what follows from a trait holds.
+func TestReasonTraitsFitTogether(t *testing.T) {
 	t.Parallel()
 	for _, r := range append(declaredReasons(t), "SOMETHING_ELSE") {
 		n := 0
@@ -124,8 +60,15 @@ func TestReasonTraitsDoNotOverlap(t *testing.T) {
 				n++
 			}
 		}
-		if n > 1 {
+		switch {
+		case n > 1:
 			t.Errorf("%s is several things at once", r)
+		case r.CostsNoAttempt() && !r.ConfirmsRelease():
+			t.Errorf("an attempt that ended for %s does not count, and the node may have the job", r)
+		case r.Incapable() && (r.WorthWaiting() || r.NodeWide()):
+			t.Errorf("%s does not change, and is of the moment", r)
+		case r.OfPool() == "" || r.Requirement() == "":
+			t.Errorf("%q has no label", r)
 		}
 	}
 }

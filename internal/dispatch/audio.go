@@ -123,5 +123,5 @@ func (r *runner) resumeExpiredRetry(ctx context.Context, job *core.Job) {
 
 // lastFailure returns why the last attempt of a RETRYING job ended.
 func lastFailure(job *core.Job) attemptFailure {
-	return attemptFailure{reason: job.Reason, confirmed: confirmsRelease(job.Reason), sameAttempt: costsNoAttempt(job.Reason)}
+	return attemptFailure{reason: job.Reason, confirmed: job.Reason.ConfirmsRelease(), sameAttempt: job.Reason.CostsNoAttempt()}
 }

@@ -220,7 +220,7 @@ func (s *selector) countRejections(code wire.Code, rejections map[core.Reason]in
 	}
 	main := cmp.Or(core.MainReason(relevant), reasonNoNode)
 	s.metrics.NodeSelection.WithLabelValues(string(code)).Inc()
-	s.metrics.NoAvailableNode.WithLabelValues(requirementOf(main), string(main)).Inc()
+	s.metrics.NoAvailableNode.WithLabelValues(main.Requirement(), string(main)).Inc()
 }
 
 // capableOnly returns the reasons without those of nodes that could never do the job.
@@ -275,16 +275,4 @@ func listReasons(counts map[core.Reason]int) string {
 		parts[i] = fmt.Sprintf("%s %d", r, counts[r])
 	}
 	return strings.Join(parts, ", ")
-}
-
-// requirementOf returns the kind of requirement that a reason is about, a metric label.
-func requirementOf(r core.Reason) string {
-	switch r {
-	case core.ReasonModelMissing, core.ReasonServiceMissing, core.ReasonServiceNotReady, core.ReasonMarked,
-		core.ReasonASRNotReady, core.ReasonSemanticNotReady, core.ReasonNMTNotReady, core.ReasonTTSNotReady:
-		return "models"
-	case core.ReasonFeatureMissing:
-		return "features"
-	}
-	return "reserve"
 }

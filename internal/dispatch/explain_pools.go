@@ -116,7 +116,7 @@ func (x *poolExplainer) list(onlyTenant bool) (list []ExplainedPool, truncated b
 			p.Why, p.Service = x.whyNot(id)
 		}
 		if p.Free == 0 {
-			p.Reason = core.PoolReason(core.MainReason(x.reasons[id]))
+			p.Reason = core.MainReason(x.reasons[id]).OfPool()
 		}
 		list = append(list, p)
 	}

@@ -65,16 +65,6 @@ type attemptFailure struct {
 	sameAttempt bool
 }
 
-// costsNoAttempt reports whether an attempt that ended for a reason does not count.
-func costsNoAttempt(r core.Reason) bool {
-	return r == core.ReasonNodeBusy || r == core.ReasonDeliveryRefused || r == core.ReasonAudioLost
-}
-
-// confirmsRelease reports whether a node whose attempt ended for a reason certainly does not have the job.
-func confirmsRelease(r core.Reason) bool {
-	return costsNoAttempt(r) || r == core.ReasonNodeFailed || r == core.ReasonModelNotAvailable
-}
-
 // isStrict reports whether only one node may have the job.
 func (j *jobRun) isStrict() bool { return j.job.Options.Strict && j.job.Options.PreferredNode != "" }
 

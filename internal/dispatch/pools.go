@@ -107,7 +107,7 @@ func (c *poolCounter) selected(x *search, pool core.PoolID) {
 	}
 	for _, f := range x.tried.failed {
 		if f.id != pool {
-			c.metrics.CountFailed(f.id, core.PoolReason(f.reason))
+			c.metrics.CountFailed(f.id, f.reason.OfPool())
 		}
 	}
 	c.metrics.CountSelected(pool, x.tried.fallback(rule, pool))
@@ -132,10 +132,10 @@ func (c *poolCounter) failed(r *refusedSelection) {
 		return
 	}
 	for _, f := range r.tried.failed {
-		c.metrics.CountFailed(f.id, core.PoolReason(f.reason))
+		c.metrics.CountFailed(f.id, f.reason.OfPool())
 	}
 	if bound := r.query.Pools.Job; bound.Bound && !r.tried.has(bound.ID) {
-		c.metrics.CountFailed(bound.ID, core.PoolReason(c.gap(&r.query, bound.ID)))
+		c.metrics.CountFailed(bound.ID, c.gap(&r.query, bound.ID).OfPool())
 	}
 }
 

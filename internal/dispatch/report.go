@@ -236,7 +236,7 @@ func (p *Reports) Fail(ctx context.Context, r Report, reason core.Reason, detail
 	if n := p.fleet.Node(r.Node); n != nil && !job.Probe {
 		n.ClearMissedACKs()
 	}
-	f := attemptFailure{reason: reason, detail: detail, freeSlot: true, confirmed: true, sameAttempt: costsNoAttempt(reason)}
+	f := attemptFailure{reason: reason, detail: detail, freeSlot: true, confirmed: true, sameAttempt: reason.CostsNoAttempt()}
 	j := p.runner.resume(job)
 	if !j.endAttempt(p.runner.decide.Context(), f) {
 		if j.storeDown {

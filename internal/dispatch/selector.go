@@ -295,7 +295,7 @@ func (s *selector) selectPreferred(ctx context.Context, x *search) (reservation,
 func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
 	q, route := s.queryOf(spec, nodes)
 	for _, reason := range s.picker.Members(&q, route) {
-		if mayBecomeFree(reason) {
+		if reason.WorthWaiting() {
 			return true
 		}
 	}
@@ -308,15 +308,6 @@ func (s *selector) queryOf(spec *core.Spec, tried []core.NodeID) (pick.Query, *f
 	return pick.Query{
 		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: tried, Now: s.fleet.Now(),
 	}, route
-}
-
-// mayBecomeFree reports whether a node that is rejected for a reason may be worth waiting for; without a reason it has no free slot.
-func mayBecomeFree(r core.Reason) bool {
-	switch r {
-	case core.ReasonNone, core.ReasonSetAside, core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
-		return true
-	}
-	return false
 }
 
 // reserve asks the ledger for a slot of one node. If the node has changed since it was chosen, it is filtered again and, if

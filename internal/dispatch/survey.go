@@ -152,7 +152,7 @@ func (s *selector) explainFull(spec *core.Spec, full *wire.Error) *wire.Error {
 	q, route := s.queryOf(spec, nil)
 	rejections := make(map[core.Reason]int)
 	for _, reason := range s.picker.Members(&q, route) {
-		if mayBecomeFree(reason) || reason.Soft() {
+		if reason.WorthWaiting() || reason.Soft() {
 			return full
 		}
 		rejections[reason]++

@@ -55,16 +55,6 @@ func (f *classFilter) canServe(n *fleet.Node, now fleet.Instant) bool {
 	return f.query.Requirement.Mismatch(&n.Declared().Capability) == core.ReasonNone && f.reject(n, now) == core.ReasonNone
 }
 
-// holdsForAllClasses reports whether a node that a class rejects for this reason is rejected by every class.
-func holdsForAllClasses(r core.Reason) bool {
-	switch r {
-	case core.ReasonNotReady, core.ReasonDrained, core.ReasonDisconnected, core.ReasonStale, core.ReasonUnreachable, core.ReasonEjected, core.ReasonNoCapacity,
-		core.ReasonCPU, core.ReasonGPU, core.ReasonMemory:
-		return true
-	}
-	return false
-}
-
 // classFilters has the filters of all classes that are open in a pool. It is made once for a copy of the classes, and does not change.
 type classFilters struct {
 	division *core.Pools // for which it was made
@@ -130,7 +120,7 @@ func (r *routeFilters) each(n *fleet.Node, now fleet.Instant, fn func(*classFilt
 			if !fn(f) {
 				return false
 			}
-		case holdsForAllClasses(reason):
+		case reason.NodeWide():
 			return false
 		}
 	}

@@ -93,7 +93,7 @@ func (s *NodeSeries) addFailure(id core.NodeID, reason core.Reason) {
 	case core.ReasonNone, core.ReasonCancelled, core.ReasonAudioLost:
 		return
 	}
-	if countsAsFailure(reason) {
+	if reason.CountsAsFailure() {
 		s.add(id, false, 0)
 	}
 	s.mu.Lock()

@@ -40,16 +40,6 @@ func (a attempts) share() float64 {
 	return float64(a.Failed) / float64(a.Ended)
 }
 
-// countsAsFailure reports whether an attempt that ended for a reason says something about its node. What the caller caused does not, nor
-// that the node had no free slot, nor that it was lost: a lost node gets no jobs anyway.
-func countsAsFailure(r core.Reason) bool {
-	switch r {
-	case core.ReasonNodeFailed, core.ReasonACKTimeout, core.ReasonDeliveryUnknown, core.ReasonDeliveryRefused, core.ReasonAttemptTimeout:
-		return true
-	}
-	return false
-}
-
 // nodeHealth is what one instance has seen of a node.
 type nodeHealth struct {
 	steps    [windowSteps]map[string]attempts // by direction
@@ -113,7 +103,7 @@ func (t *tracker) acknowledged(id core.NodeID) {
 
 // ended counts an attempt that ended, for a reason or with a result.
 func (t *tracker) ended(id core.NodeID, d core.Direction, reason core.Reason) {
-	failed := countsAsFailure(reason)
+	failed := reason.CountsAsFailure()
 	if reason != core.ReasonNone && !failed {
 		return
 	}
