@@ -159,12 +159,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		return nil, errors.Join(err, s.Store.Close())
 	}
 	s.stats = s.newStats(c, instance)
-	dispatchCfg := dispatchConfig(c, instance)
-	dispatchCfg.Observer, dispatchCfg.Ring, dispatchCfg.Tracer, dispatchCfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
-	dispatchCfg.MissedACKs, dispatchCfg.Events, dispatchCfg.StoreReachable = s.nodeConns.MissedACKs, s.events, s.storeHealth.Reachable
-	dispatchCfg.HasAudio, dispatchCfg.Fence, dispatchCfg.Shared, dispatchCfg.SendOffer = s.Audio.Has, s.fence(), s.sharesStore(), offerSender(s.Bus)
-	dispatchCfg.SendCancel = cancelSender(s.Bus)
-	s.Jobs = dispatch.New(dispatchCfg, s.Store, s.Fleet, picker, s.nodeConns, directory, s.Metrics, log)
+	s.Jobs = s.newDispatcher(instance, picker, directory)
 	emptied.jobs.Store(s.Jobs)
 	nodesCfg := nodesConfig(c, instance)
 	nodesCfg.Events, nodesCfg.Unavailable, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, s.guards.unavailable, cfg.Auth.NodeSecretRequired(), s.revocations
@@ -199,6 +194,16 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.warnOfUnsetKeys()
 	s.registerMetrics()
 	return s, nil
+}
+
+// newDispatcher makes what gives jobs to nodes.
+func (s *Scheduler) newDispatcher(instance core.InstanceID, picker *pick.Picker, outcomes dispatch.Outcomes) *dispatch.Dispatcher {
+	cfg := dispatchConfig(&s.cfg.Scheduler, instance)
+	cfg.Observer, cfg.Ring, cfg.Tracer, cfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
+	cfg.MissedACKs, cfg.Events, cfg.StoreReachable = s.nodeConns.MissedACKs, s.events, s.storeHealth.Reachable
+	cfg.HasAudio, cfg.Fence, cfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
+	cfg.SendOffer, cfg.SendCancel = offerSender(s.Bus), cancelSender(s.Bus)
+	return dispatch.New(cfg, s.Store, s.Fleet, picker, s.nodeConns, outcomes, s.Metrics, s.log)
 }
 
 // warnOfUnsetKeys logs what the configuration leaves to a default that its author may not expect.

@@ -158,6 +158,11 @@ func (p *ListParams) Page(jobs []*core.Job) []*core.Job {
 	return jobs
 }
 
+// selectsEnd reports whether a job ended for the reason that is asked for.
+func (p *ListParams) selectsEnd(job *core.Job) bool {
+	return p.EndedBy == "" || job.State.Terminal() && p.EndedBy == job.Reason
+}
+
 // Selects reports whether a record matches.
 func (p *ListParams) Selects(job *core.Job) bool {
 	return (p.State == 0 || p.State == job.State) && (p.Phase == 0 || job.State.Terminal() == (p.Phase == PhaseEnded)) &&
@@ -165,7 +170,7 @@ func (p *ListParams) Selects(job *core.Job) bool {
 		(p.Session == "" || p.Session == job.Session) &&
 		(p.Lang == "" || p.Lang == job.Direction.Src || p.Lang == job.Direction.Tgt) &&
 		(p.Src == "" || p.Src == job.Direction.Src) && (p.Tgt == "" || p.Tgt == job.Direction.Tgt) &&
-		(p.Reason == "" || job.EndedFor(p.Reason)) && (p.EndedBy == "" || job.State.Terminal() && p.EndedBy == job.Reason) && strings.Contains(string(job.ID), p.Search) &&
+		(p.Reason == "" || job.EndedFor(p.Reason)) && p.selectsEnd(job) && strings.Contains(string(job.ID), p.Search) &&
 		!job.Created.Before(p.Since) && (p.Until.IsZero() || job.Created.Before(p.Until)) &&
 		(p.Region == "" || p.Region == job.Options.Region) && (p.Tenant == nil || *p.Tenant == job.Tenant) &&
 		(p.After == JobPosition{} || PositionOf(job).Compare(p.After) > 0)
