@@ -18,7 +18,7 @@ import (
 var wantRetryable = map[Code]bool{
 	"INVALID_REQUEST": false, "METHOD_NOT_ALLOWED": false, "UNSUPPORTED_MEDIA_TYPE": false, "PAYLOAD_TOO_LARGE": false,
 	"UNAUTHORIZED": false, "FORBIDDEN": false, "NOT_FOUND": false, "NAME_IN_USE": true, "CONFIG_INVALID": false, "RATE_LIMITED": true, "INTERNAL": true,
-	"STALE_ATTEMPT": false, "STALE_EPOCH": false, "NOT_HOLDER": false, "REQUEST_MISMATCH": false, "SESSION_ENDED": false, "MATCHES_CHANGED": false,
+	"STALE_ATTEMPT": false, "STALE_EPOCH": false, "NOT_HOLDER": false, "REQUEST_MISMATCH": false, "SESSION_ENDED": false, "MATCHES_CHANGED": false, "CANCELLED": false,
 	"PREFERRED_NODE_NOT_CAPABLE": false, "NO_CAPABLE_NODE": true, "ALL_CANDIDATES_FULL_OR_FAILED": true, "CANNOT_BE_MET": true, "QUEUE_FULL": true,
 	"SCHEDULER_DEPENDENCY_DOWN": true, "DEADLINE_EXCEEDED": true, "STATS_NOT_READY": true,
 }

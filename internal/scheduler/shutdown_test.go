@@ -73,6 +73,10 @@ func TestDispatchesUntilBalancersHaveNoticed(t *testing.T) {
 		peers, err := other.Bus.Peers(t.Context())
 		return err == nil && slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.Draining })
 	})
+	waitUntil(t, "it to record that it stops", waitLimit, func() bool {
+		var list wire.EventList
+		return other.peer.Get(t.Context(), "/v1/events?kind=instance_stopping", &list) == nil && len(list.Events) > 0
+	})
 	r.post(http.StatusServiceUnavailable, "/v1/dispatch/f2f", dispatchBody("after"))
 	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
 	if err := r.awaitEnd(); err != nil {
