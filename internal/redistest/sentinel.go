@@ -145,6 +145,26 @@ func (s *Sentinel) FailOver() {
 	})
 }
 
+// KeepOldPrimary makes the old primary regard itself as primary for longer than a test takes, as soon as every sentinel names the new one: they
+// learn from what they publish.
+func (s *Sentinel) KeepOldPrimary() {
+	s.tb.Helper()
+	primary := s.Primary()
+	eventually(s.tb, startTimeout, func() error {
+		for _, sentinel := range runningServers(s.sentinels) {
+			o, err := s.viewOf(sentinel)
+			switch {
+			case err != nil:
+				return err
+			case o.primary != primary:
+				return fmt.Errorf("the sentinel %s names %s as primary", sentinel.Addr(), o.primary.Addr())
+			}
+		}
+		return nil
+	})
+	s.setPublishPeriod("600000")
+}
+
 // WaitHealthy waits until all sentinels name the same running server as primary and all other running servers are its
 // replicas. It does not wait for servers that were killed or stopped.
 func (s *Sentinel) WaitHealthy(timeout time.Duration) {

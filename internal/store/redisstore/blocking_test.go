@@ -28,11 +28,7 @@ var failovers = map[string]func(t *testing.T) (url string, primary *redistest.Se
 		s := redistest.StartSentinel(t)
 		return s.URL(), s.Primary(), func() {
 			s.FailOver()
-			for _, sentinel := range s.Sentinels() { // the old primary remains one for longer than the test takes
-				if _, err := sentinel.Do("SENTINEL", "DEBUG", "publish-period", "600000"); err != nil {
-					t.Error(err)
-				}
-			}
+			s.KeepOldPrimary()
 		}
 	},
 	"the primary hangs, with sentinels": func(t *testing.T) (string, *redistest.Server, func()) {
