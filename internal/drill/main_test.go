@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	if buildDir, err = os.MkdirTemp("", "drill"); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer), goleak.Cleanup(func(code int) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer), goleak.IgnoreAnyFunction(redistest.RemovedConnections), goleak.Cleanup(func(code int) {
 		_ = os.RemoveAll(buildDir)
 		os.Exit(code)
 	}))

@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	if err := errors.Join(err, flag.Set("test.parallel", parallelTests)); err != nil {
 		panic(err)
 	}
-	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer))
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(redistest.TopologyTimer), goleak.IgnoreAnyFunction(redistest.RemovedConnections))
 }
 
 // timing is as short as a real clock allows, because the suite really waits: nothing may expire while a busy machine stalls.
