@@ -28,7 +28,8 @@ type cancelCmd struct {
 	Yes      bool     `help:"Cancel the jobs that match, without showing their number first."`
 }
 
-// selector is the value of a flag that selects what is changed. It is not empty: the variable of a script that is not set would select more.
+// selector is the value of a flag that selects what is changed. It is not empty: the variable of a script that is not set would select
+// more.
 type selector string
 
 // UnmarshalText implements encoding.TextUnmarshaler.

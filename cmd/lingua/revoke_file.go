@@ -98,7 +98,8 @@ func (c *revokeImportCmd) Run(ctx context.Context, s streams) error {
 		}
 	}
 	if len(refused) > 0 {
-		return fmt.Errorf("%d of %d were not revoked; import the file again when that is mended\n%w", len(refused), len(requests), errors.Join(refused...))
+		const failed = "%d of %d were not revoked; import the file again when that is mended\n%w"
+		return fmt.Errorf(failed, len(refused), len(requests), errors.Join(refused...))
 	}
 	return c.print(s.out, map[string]int{"imported": len(requests)}, func(t *tabwriter.Writer) {
 		fmt.Fprintf(t, "%d revocations imported\n", len(requests))

@@ -40,7 +40,8 @@ func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *c
 		switch err := d.cfg.SendCancel(ctx, owner, id); {
 		case errors.Is(err, ErrInstanceAbsent): // the request ended with its instance
 		case errors.Is(err, ErrInboxFull):
-			return nil, wire.Errorf(wire.RateLimited, "the instance on which the request waits has too many messages to read: try again").RetryIn(time.Second)
+			e := wire.Errorf(wire.RateLimited, "the instance on which the request waits has too many messages to read: try again")
+			return nil, e.RetryIn(time.Second)
 		case err != nil:
 			d.store.recordError("cancel_waiting", err)
 			return nil, storeError(ctx)

@@ -23,6 +23,15 @@ func (h *harness) waitingJob(tenant core.TenantID) core.JobID {
 	return v.Requests[0].Job
 }
 
+// waitBehindAnother starts a request that waits for the only slot, which another job has.
+func (h *harness) waitBehindAnother() (busy dispatch.Placement, one *waitingRequest, id core.JobID) {
+	h.t.Helper()
+	h.addNode("node-a", 1)
+	busy = h.acknowledge(h.dispatch())
+	one = h.startWaiting(h.t.Context(), "one", time.Minute, ofTenant("a"))
+	return busy, one, h.waitingJob("a")
+}
+
 // TestCancelWaiting: a request that is cancelled leaves the queue at once, without a record, and the slot goes to the next one. A tenant
 // cancels only its own.
 func TestCancelWaiting(t *testing.T) {
@@ -75,10 +84,7 @@ func TestCancelWhileItIsPlaced(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			run(t, func(h *harness) {
-				h.addNode("node-a", 1)
-				busy := h.acknowledge(h.dispatch())
-				one := h.startWaiting(h.t.Context(), "one", time.Minute, ofTenant("a"))
-				id := h.waitingJob("a")
+				busy, one, id := h.waitBehindAnother()
 				hook(h, func(job core.JobID) {
 					if job != id {
 						return
@@ -107,10 +113,7 @@ func TestCancelWhileItIsPlaced(t *testing.T) {
 func TestCancelIsKeptWhenATryFails(t *testing.T) {
 	t.Parallel()
 	run(t, func(h *harness) {
-		h.addNode("node-a", 1)
-		busy := h.acknowledge(h.dispatch())
-		one := h.startWaiting(h.t.Context(), "one", time.Minute, ofTenant("a"))
-		id := h.waitingJob("a")
+		busy, one, id := h.waitBehindAnother()
 		h.store.onReserve = func(p store.ReserveParams, _ store.Verdict) {
 			if p.Lease.Job != id {
 				return

@@ -173,22 +173,17 @@ func (v *waitingViewer) finish() {
 		return cmp.Or(cmp.Compare(a.waiter.Since, b.waiter.Since), cmp.Compare(a.waiter.ID, b.waiter.ID))
 	})
 	v.Truncated = v.Total > min(len(v.listed), v.params.Limit)
-	for i := range min(len(v.listed), v.params.Limit) {
-		v.Requests = append(v.Requests, v.one(&v.listed[i]))
+	for _, w := range v.listed[:min(len(v.listed), v.params.Limit)] {
+		v.Requests = append(v.Requests, WaitingOne{
+			Waiter: *w.waiter, Job: WaiterJob(w.waiter), Pool: w.pool, Class: *v.classes[w.class], Place: w.place,
+			Estimate: estimateOf(w.class.estimate(w.flow.Tenant, w.place, w.flow.Weight)),
+		})
 	}
 	for _, list := range []*[]WaitingGroup{&v.Pools, &v.Classes, &v.Tenants} {
 		slices.SortFunc(*list, compareGroups)
 		if len(*list) > v.params.Limit {
 			*list, v.Truncated = (*list)[:v.params.Limit], true
 		}
-	}
-}
-
-// one describes a request that waits.
-func (v *waitingViewer) one(w *listedWaiter) WaitingOne {
-	return WaitingOne{
-		Waiter: *w.waiter, Job: WaiterJob(w.waiter), Pool: w.pool, Class: *v.classes[w.class], Place: w.place,
-		Estimate: estimateOf(w.class.estimate(w.flow.Tenant, w.place, w.flow.Weight)),
 	}
 }
 

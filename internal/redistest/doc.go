@@ -9,7 +9,8 @@
 // goroutine.
 package redistest
 
-// Functions of goroutines that a closed client of a cluster may leave behind for some seconds. Tests that look for leaked goroutines ignore them.
+// Functions of goroutines that a closed client of a cluster may leave behind for some seconds. Tests that look for leaked goroutines ignore
+// them.
 const (
 	TopologyTimer      = "github.com/redis/rueidis.(*call).DelayDo.func1"           // would have read the topology again
 	RemovedConnections = "github.com/redis/rueidis.(*clusterClient)._refresh.func2" // closes the connections to servers that left

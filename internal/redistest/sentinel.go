@@ -145,8 +145,8 @@ func (s *Sentinel) FailOver() {
 	})
 }
 
-// KeepOldPrimary makes the old primary regard itself as primary for longer than a test takes, as soon as every sentinel names the new one: they
-// learn from what they publish.
+// KeepOldPrimary makes the old primary regard itself as primary for longer than a test takes, as soon as every sentinel names the new one:
+// they learn from what they publish.
 func (s *Sentinel) KeepOldPrimary() {
 	s.tb.Helper()
 	primary := s.Primary()

@@ -58,8 +58,9 @@ func messageHandlers(s *Scheduler) map[bus.Kind]bus.Handler {
 		s.Jobs.ReceiveOffer(*o)
 		return nil
 	})}
-	handlers[kindCancelWaiting] = bus.Handler{Async: true, Handle: bus.Decoding(func(ctx context.Context, _ *bus.Message, m *cancelMessage) error {
+	cancelled := bus.Decoding(func(ctx context.Context, _ *bus.Message, m *cancelMessage) error {
 		return s.Jobs.CancelWaitingHere(ctx, m.Job)
-	})}
+	})
+	handlers[kindCancelWaiting] = bus.Handler{Async: true, Handle: cancelled}
 	return handlers
 }

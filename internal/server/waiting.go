@@ -99,8 +99,8 @@ func viewWaiting(v *dispatch.WaitingView, all bool) *wire.WaitingList {
 func viewCancelledWaiting(w *dispatch.CancelledWait) wire.Job {
 	since := w.Since.UnixMilli()
 	return wire.Job{
-		JobID: string(w.Job), TenantID: string(w.Tenant), SrcLang: string(w.Direction.Src), TgtLang: string(w.Direction.Tgt), State: core.StateCancelled.String(),
-		Reason: string(core.ReasonCancelled), CreatedMS: since, UpdatedMS: since, DeadlineMS: w.Until.UnixMilli(), Attempts: []wire.Attempt{},
+		JobID: string(w.Job), TenantID: string(w.Tenant), SrcLang: string(w.Direction.Src), TgtLang: string(w.Direction.Tgt),
+		State: core.StateCancelled.String(), Reason: string(core.ReasonCancelled), CreatedMS: since, UpdatedMS: since, DeadlineMS: w.Until.UnixMilli(), Attempts: []wire.Attempt{},
 	}
 }
 
