@@ -25,9 +25,9 @@ run: build ## run the scheduler on 127.0.0.1:5010 with the embedded store; ARGS=
 demo: build ## the same, with a simulated fleet and conversations, and a live summary
 	$(BIN)/lingua demo $(ARGS)
 
-# Programs in JavaScript: sessions and nodes of the tests of internal/interop, the examples, and the check of the dashboards against the
+# Programs in JavaScript: sessions and nodes of the tests of test/interop, the examples, and the check of the dashboards against the
 # types of Grafana. package-lock.json pins their dependencies.
-JS := internal/interop/js examples/javascript deploy/grafana/check
+JS := test/interop/js examples/javascript deploy/grafana/check
 DASHBOARD := web/dashboard
 
 # Three commands for tests, each with more than the one before it: CONTRIBUTING.md has their times.
@@ -40,7 +40,7 @@ ONCE     := -count=1 -shuffle=on $(TOGETHER) $(ARGS)
 
 # Packages that need more than Go and Redis: clusters of processes, browsers, other languages, deployments. The drills measure times and use the whole
 # machine, so they run alone.
-LONG := ^$(shell $(GO) list -m)/(bench|deploy|internal/(dashtest|drill|interop))(/|$$)
+LONG := ^$(shell $(GO) list -m)/(bench|deploy|test/(dashtest|drill|interop))(/|$$)
 # Packages that `make test` runs under the race detector; `make test-all` runs the others under it.
 RACE := ./internal/dispatch ./internal/fleet ./internal/store/memstore ./internal/socket ./internal/session
 # All packages but those, the ones that take longest first.
@@ -63,8 +63,8 @@ checks: $(DASHBOARD)/node_modules/.package-lock.json ## formatting and go vet
 
 .PHONY: test-all
 test-all: tools lint modules dashboard-check ## the rest, which must hold before a change lands: linters, race detector, browsers, other languages, deployments, drills
-	$(TESTRUN) -race $(ONCE) $(OTHERS) + $(ONCE) ./internal/socket + $(ONCE) ./internal/drill \
-	  + $(ONCE) -p=2 ./internal/dashtest ./internal/interop + $(ONCE) ./deploy/... ./bench/...
+	$(TESTRUN) -race $(ONCE) $(OTHERS) + $(ONCE) ./internal/socket + $(ONCE) ./test/drill \
+	  + $(ONCE) -p=2 ./test/dashtest ./test/interop + $(ONCE) ./deploy/... ./bench/...
 
 # The tests start servers of their own. Debian's packages would start daemons beside them: tools/install.sh prevents it.
 .PHONY: redis
@@ -135,21 +135,21 @@ prove: redis ## the long forms of the tests: contention, lost replies, failovers
 	$(PROVE) -run 'TestForgedReports|TestHostileLabels' ./internal/server -forgeries 10000 -hostile 20000
 	$(PROVE) -run TestCutConnections ./internal/scheduler -cut-for 60s
 	$(PROVE) -run TestManyConversations ./bench/conversations -sessions 5000 -nodes 200 -during 2m
-	$(PROVE) -run TestSessionIncarnationsStaySeparate ./internal/drill -incarnation-steps 20000 -incarnation-names 200
-	$(PROVE) -run TestOneSessionTokenHasBoundedCost ./internal/drill -abuse-for 10m
-	$(PROVE) -run TestInstanceKilled ./internal/drill -drill-sessions 1000 -drill-every 5s
-	$(PROVE) -run TestWaitingMutantsAreDetected ./internal/drill -drill-waiting-mutants
-	$(PROVE) -run TestInstanceHangs ./internal/drill -drill-hung-sessions 100 -drill-hung-rounds 3
-	$(PROVE) -run TestNodeIsKilled ./internal/drill -drill-killed-nodes 400
-	$(PROVE) -run TestConnectionsFlap ./internal/drill -drill-flaps 20
-	$(PROVE) -run 'TestNodeFreezes|TestPacketsAreDropped' ./internal/drill -drill-frozen-nodes 60
-	$(PROVE) -run TestNodesBlock ./internal/drill -drill-block 30m
-	$(PROVE) -run TestSparseHeartbeats ./internal/drill -drill-sparse-nodes 100 -drill-sparse-for 10m
-	$(PROVE) -race -parallel 1 ./internal/drill
+	$(PROVE) -run TestSessionIncarnationsStaySeparate ./test/drill -incarnation-steps 20000 -incarnation-names 200
+	$(PROVE) -run TestOneSessionTokenHasBoundedCost ./test/drill -abuse-for 10m
+	$(PROVE) -run TestInstanceKilled ./test/drill -drill-sessions 1000 -drill-every 5s
+	$(PROVE) -run TestWaitingMutantsAreDetected ./test/drill -drill-waiting-mutants
+	$(PROVE) -run TestInstanceHangs ./test/drill -drill-hung-sessions 100 -drill-hung-rounds 3
+	$(PROVE) -run TestNodeIsKilled ./test/drill -drill-killed-nodes 400
+	$(PROVE) -run TestConnectionsFlap ./test/drill -drill-flaps 20
+	$(PROVE) -run 'TestNodeFreezes|TestPacketsAreDropped' ./test/drill -drill-frozen-nodes 60
+	$(PROVE) -run TestNodesBlock ./test/drill -drill-block 30m
+	$(PROVE) -run TestSparseHeartbeats ./test/drill -drill-sparse-nodes 100 -drill-sparse-for 10m
+	$(PROVE) -race -parallel 1 ./test/drill
 	$(PROVE) -run TestWithoutTheStore ./internal/scheduler -callers 5000 -prompt
 
-# Faults in clusters of processes: internal/drill.
-DRILL := $(GO) test -count=1 -v ./internal/drill
+# Faults in clusters of processes: test/drill.
+DRILL := $(GO) test -count=1 -v ./test/drill
 
 .PHONY: acceptance
 acceptance: redis ## the drills on each topology: standalone, Sentinel and a cluster of 3+3 (20 minutes)
@@ -198,18 +198,18 @@ bench-agreement: redis ## compare the latencies of `lingua bench` with the metri
 bench-guards: redis ## whether work that is not dispatch delays dispatch: ModelHub faults, statistics, storms of reports, heartbeats, failing nodes; and the tree of a retried utterance (25 minutes); keep the machine idle
 	$(GO) test -count=1 -timeout 30m -v ./bench/guards -judge -rounds 10 -window 4s -rate 1000 -silent-for 1m -redis
 	$(GO) test -count=1 -timeout 10m -v -run TestFailingNode ./internal/scheduler -ejection-for 1m
-	$(GO) test -count=1 -timeout 10m -v -run TestStatsLeaderKilled ./internal/drill -leader-rounds 5
+	$(GO) test -count=1 -timeout 10m -v -run TestStatsLeaderKilled ./test/drill -leader-rounds 5
 	$(GO) test -count=1 -timeout 20m -v -run TestHostileLabels ./internal/server -hostile 1000000
 	$(GO) test -count=1 -timeout 10m -v -run TestTraceOfARetriedUtterance ./internal/scheduler
 
 .PHONY: bench-dashboard
 bench-dashboard: tools ## the dashboard: first paint, longest frame with 10,000 nodes and 100,000 jobs, cost of 50 open ones (15 minutes); keep the machine idle
-	$(GO) test -run '^$$' -bench 'FirstPaint|Frames|Server' -benchtime 1x -timeout 30m ./internal/dashtest
+	$(GO) test -run '^$$' -bench 'FirstPaint|Frames|Server' -benchtime 1x -timeout 30m ./test/dashtest
 	$(GO) test -count=1 -timeout 20m -v -run TestBesideDashboards ./bench/guards -judge -rounds 10 -window 4s -rate 1000
 
 .PHONY: screenshots
 screenshots: tools ## make the pictures of the README
-	$(GO) test -run '^$$' -bench Screenshots -benchtime 1x -timeout 10m ./internal/dashtest -pictures $(CURDIR)/docs/images
+	$(GO) test -run '^$$' -bench Screenshots -benchtime 1x -timeout 10m ./test/dashtest -pictures $(CURDIR)/docs/images
 
 .PHONY: bench
 bench: ## the benchmarks whose results are in docs/benchmarks.md

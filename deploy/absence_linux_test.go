@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestSuspendedInstanceLogsItsAbsence checks that an instance which was suspended for so long that it counted as dead logs

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/child"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/test/child"
 )
 
 // livePrometheus is a running Prometheus with our configuration, but for addresses, intervals and the time that alerts wait.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/child"
+	"github.com/lingua-scheduler/lingua/test/child"
 )
 
 // fakeInstance answers what a balancer asks, and WebSockets with its name.

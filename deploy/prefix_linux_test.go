@@ -13,9 +13,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/child"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/test/child"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/child"
+	"github.com/lingua-scheduler/lingua/test/child"
 )
 
 // process is the program of a container, without the container.

@@ -12,9 +12,9 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/loadtest"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 var (

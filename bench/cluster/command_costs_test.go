@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // The maximum number of Redis commands for each operation: what was measured and at most a tenth, so that one more script is

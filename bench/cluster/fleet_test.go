@@ -11,8 +11,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/bench/stats"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 const (

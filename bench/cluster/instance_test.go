@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
 )
 
 // instance is the process of an instance, as the benchmark sees it.

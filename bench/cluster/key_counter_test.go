@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // keyCounter counts the commands of servers by their first key, including those that scripts call.

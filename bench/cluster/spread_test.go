@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 var (

@@ -12,9 +12,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

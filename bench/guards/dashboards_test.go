@@ -4,7 +4,7 @@ import (
 	"flag"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/dashtest"
+	"github.com/lingua-scheduler/lingua/test/dashtest"
 )
 
 var dashboards = flag.Int("dashboards", 50, "how many dashboards are open in TestBesideDashboards")

@@ -20,7 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

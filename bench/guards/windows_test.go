@@ -11,8 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 var (

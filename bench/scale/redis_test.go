@@ -15,8 +15,8 @@ import (
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // BenchmarkWaitingCost measures what an utterance that waits costs Redis beside what every utterance costs: its place in the queue, the offer of

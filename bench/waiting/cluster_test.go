@@ -17,9 +17,9 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

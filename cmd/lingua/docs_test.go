@@ -12,7 +12,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/lingua-scheduler/lingua/internal/docpage"
+	"github.com/lingua-scheduler/lingua/test/docpage"
 )
 
 // linguaCommand finds the arguments of lingua in a command line, which may be a part of another one.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/tlstest"
+	"github.com/lingua-scheduler/lingua/test/tlstest"
 )
 
 // TestCommandsWithOwnAuthority: commands connect to a scheduler whose certificate a private authority has signed, by --ca or LINGUA_CA.

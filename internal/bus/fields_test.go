@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 // TestMessageKeepsEveryField: a message, and what an instance publishes about itself, is read as it was written.

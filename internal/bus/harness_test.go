@@ -16,11 +16,11 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 const (

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/tlstest"
+	"github.com/lingua-scheduler/lingua/test/tlstest"
 )
 
 // warningsOf loads a file with a mode and returns the warnings about it.

@@ -3,7 +3,7 @@ package guard
 import (
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 // TestStoredTypesKeepEveryField: what an instance publishes, the snapshot and the history are read as they were written.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 // TestEntriesKeepEveryField: an entry has every field, except those that no list and no search of ended jobs shows.

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/docpage"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/test/docpage"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

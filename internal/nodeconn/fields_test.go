@@ -3,7 +3,7 @@ package nodeconn
 import (
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 // TestMessagesKeepEveryField: what instances send each other about nodes is read as it was written.

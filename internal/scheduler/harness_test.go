@@ -18,16 +18,16 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
-	"github.com/lingua-scheduler/lingua/internal/stalltest"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
+	"github.com/lingua-scheduler/lingua/test/stalltest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

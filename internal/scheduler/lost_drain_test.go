@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestDrainSurvivesLossOfTheStore: a node that was drained before Redis was emptied gets no job when it has registered again, through

@@ -7,7 +7,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

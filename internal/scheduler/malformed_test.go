@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

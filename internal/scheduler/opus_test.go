@@ -10,8 +10,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
 )

@@ -14,9 +14,9 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestTextOfOtherInstances: an instance that asks others withholds what was said from pages, although the others do not know that a page asks.

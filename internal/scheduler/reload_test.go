@@ -21,10 +21,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/peer"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

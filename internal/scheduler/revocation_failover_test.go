@@ -11,7 +11,7 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -17,7 +17,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

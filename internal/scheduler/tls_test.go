@@ -12,11 +12,11 @@ import (
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/tlsfile"
-	"github.com/lingua-scheduler/lingua/internal/tlstest"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/redistest"
+	"github.com/lingua-scheduler/lingua/test/tlstest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -22,9 +22,9 @@ import (
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
-	"github.com/lingua-scheduler/lingua/internal/tracing/otlptest"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/otlptest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

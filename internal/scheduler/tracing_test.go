@@ -13,11 +13,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/clustertest"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/sim"
-	"github.com/lingua-scheduler/lingua/internal/tracing/otlptest"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/otlptest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

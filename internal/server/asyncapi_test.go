@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/lingua-scheduler/lingua/internal/docpage"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
+	"github.com/lingua-scheduler/lingua/test/docpage"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

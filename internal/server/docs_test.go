@@ -17,9 +17,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 
 	"github.com/lingua-scheduler/lingua/internal/compat"
-	"github.com/lingua-scheduler/lingua/internal/docpage"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
+	"github.com/lingua-scheduler/lingua/test/docpage"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // overRedis are the tests that run over Redis too: those of which the answers depend on what the store keeps, on its order and on its

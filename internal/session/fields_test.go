@@ -9,8 +9,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 // TestStoredTypesKeepEveryField: what a session stores, and what instances send each other about one, is read as it was written.

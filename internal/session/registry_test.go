@@ -11,10 +11,10 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/tlstest"
+	"github.com/lingua-scheduler/lingua/test/tlstest"
 )
 
 // server is an HTTPS server with a certificate from files, and a clock that the test moves.

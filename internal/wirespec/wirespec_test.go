@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingua-scheduler/lingua/internal/sources"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
+	"github.com/lingua-scheduler/lingua/test/sources"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/docpage"
 	"github.com/lingua-scheduler/lingua/internal/socket"
-	"github.com/lingua-scheduler/lingua/internal/sources"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
+	"github.com/lingua-scheduler/lingua/test/docpage"
+	"github.com/lingua-scheduler/lingua/test/sources"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -12,8 +12,8 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/docpage"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
+	"github.com/lingua-scheduler/lingua/test/docpage"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 func loadDocs(t *testing.T) []docpage.Page {
@@ -30,8 +30,8 @@ func loadDocs(t *testing.T) []docpage.Page {
 //	bash        the commands: here, in cmd/lingua (lingua) and in internal/server (curl)
 //	json        in internal/server
 //	toml        here
-//	python      in internal/interop
-//	text        transcripts, terminals and bytes are recorded in internal/transcripts; otherwise a drawing
+//	python      in test/interop
+//	text        transcripts, terminals and bytes are recorded in test/transcripts; otherwise a drawing
 //	mermaid     a drawing
 func TestBlocksAreChecked(t *testing.T) {
 	t.Parallel()

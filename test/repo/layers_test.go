@@ -13,11 +13,11 @@ const module = "github.com/lingua-scheduler/lingua/"
 // layers are the packages from the lowest layer up. A package may import only packages of lower layers.
 var layers = [][]string{
 	{"internal/lockwait", "test/testrun"},
-	{"wire", "wire/oggopus", "internal/backoff", "internal/window", "web/dashboard", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "internal/child", "internal/docpage", "internal/sources", "internal/peeraddr", "internal/tlsfile", "internal/tlstest", "internal/clustertest/journal", "internal/modelhub", "internal/tracing/otlptest", "bench/stats", "internal/fairqueue"},
-	{"internal/stalltest", "internal/wirespec", "internal/redistest", "node", "client"},
+	{"wire", "wire/oggopus", "internal/backoff", "internal/window", "web/dashboard", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "test/child", "test/docpage", "test/sources", "internal/peeraddr", "internal/tlsfile", "test/tlstest", "test/clustertest/journal", "internal/modelhub", "test/otlptest", "bench/stats", "internal/fairqueue"},
+	{"test/stalltest", "internal/wirespec", "test/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
 	{"internal/store", "internal/auth", "internal/logqueue", "internal/compat"},
-	{"internal/store/memstore", "internal/store/redisstore", "internal/store/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation", "internal/tracing", "internal/jobring", "internal/tenants"},
+	{"internal/store/memstore", "internal/store/redisstore", "test/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/events", "internal/audit", "internal/peer", "internal/revocation", "internal/tracing", "internal/jobring", "internal/tenants"},
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch", "internal/reload", "internal/guard", "internal/pools"},
 	{"internal/nodes", "internal/nodetable", "internal/callback", "internal/sim"},
@@ -25,8 +25,8 @@ var layers = [][]string{
 	{"internal/session", "internal/nodeconn"},
 	{"internal/server"},
 	{"internal/scheduler"},
-	{"cmd/lingua", "internal/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile", "deploy/grafana/gen"},
-	{"internal/dashtest"},
+	{"cmd/lingua", "test/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile", "deploy/grafana/gen"},
+	{"test/dashtest"},
 	{"bench", "bench/peers", "bench/conversations", "bench/cluster", "bench/agreement", "bench/guards", "bench/scale", "bench/waiting"},
 }
 

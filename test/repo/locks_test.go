@@ -89,8 +89,8 @@ var untimed = []string{
 	"internal/audit/", "internal/telemetry/", "internal/revocation/", "internal/pools/", "internal/reload/", "internal/tlsfile/", "internal/scheduler/store.go",
 	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/dispatch/lost.go", "internal/nodes/directionlists.go",
 	// Not part of a running scheduler.
-	"internal/loadtest/", "internal/sim/", "internal/clustertest/", "internal/redistest/", "internal/stalltest/", "test/", "internal/modelhub/", "internal/store/storetest/",
-	"internal/lockwait/", "internal/tracing/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",
+	"internal/loadtest/", "internal/sim/", "test/clustertest/", "test/redistest/", "test/stalltest/", "test/", "internal/modelhub/", "test/storetest/",
+	"internal/lockwait/", "test/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",
 }
 
 // TestLocksOfPathsAreTimed checks that no lock of the scheduler is a plain one, except those that are known to be on no path.

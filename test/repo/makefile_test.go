@@ -24,7 +24,7 @@ func TestMakefilePatternsMatchTests(t *testing.T) {
 		t.Fatal(err)
 	}
 	// -run '^$$' only switches the tests off beside -bench.
-	text := strings.NewReplacer("-run '^$$' ", "", "$(DRILL)", "./internal/drill", "$$", "$").Replace(string(makefile))
+	text := strings.NewReplacer("-run '^$$' ", "", "$(DRILL)", "./test/drill", "$$", "$").Replace(string(makefile))
 	found := 0
 	for line := range strings.Lines(text) {
 		m := testPattern.FindStringSubmatch(line)

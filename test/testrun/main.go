@@ -180,7 +180,7 @@ func (r *runner) test(ctx context.Context, g group) (failed []string, err error)
 }
 
 // redisPackage is imported by the tests that use a real Redis.
-const redisPackage = "github.com/lingua-scheduler/lingua/internal/redistest"
+const redisPackage = "github.com/lingua-scheduler/lingua/test/redistest"
 
 // repeatFailed repeats the packages that failed once if all of them use Redis. It returns those that have failed finally.
 func (r *runner) repeatFailed(ctx context.Context, g group, failed []string) ([]string, error) {

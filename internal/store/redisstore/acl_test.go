@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 var updateCommands = flag.Bool("update-commands", false, "write the commands that the store uses to "+commandsFile)

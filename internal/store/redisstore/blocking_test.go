@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // failoverLimit is within what time Redis has another primary, and a store follows it, on a busy machine.

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // openError returns the error of opening a store at an unsuitable Redis.

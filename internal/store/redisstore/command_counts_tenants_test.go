@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestCommandsOfTenants: what the limits of a tenant cost for each of its jobs, and their renewal for all of them together. docs/tenants.md has

@@ -13,9 +13,9 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // classCounter counts the errors that a store reports.

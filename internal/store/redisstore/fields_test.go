@@ -7,7 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 // TestRecordKeepsEveryField: the record of a job has every field of it. The suite compares what goes through a store, and that is only the

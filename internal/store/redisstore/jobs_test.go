@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestRecreatedJobIsListedOnce: a job that was created again after a refusal is listed once, in its new state.

@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestNoDigestIsLeft: a node that is removed while another instance records that it was seen is in the list with its digest, or neither is there. What is

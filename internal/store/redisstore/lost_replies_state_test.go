@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // redisState is everything that Redis holds about one subject, by labels such as meta.epoch.

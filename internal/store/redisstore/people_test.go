@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestReadsForPeopleHaveTheirOwnPermits: when reads that people ask for have used all their permits and opened their breaker, every other

@@ -3,9 +3,9 @@ package redisstore_test
 import (
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestBadSetting: what somebody else has written as a setting is none, and a setting that is published by force replaces it.

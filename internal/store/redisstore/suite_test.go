@@ -12,10 +12,10 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 // TestMain runs many tests in parallel, because most of them mostly wait, and fewer random checks than package rapid does unless a flag

@@ -5,8 +5,8 @@ package redisstore_test
 import (
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/redistest"
-	"github.com/lingua-scheduler/lingua/internal/store/storetest"
+	"github.com/lingua-scheduler/lingua/test/redistest"
+	"github.com/lingua-scheduler/lingua/test/storetest"
 )
 
 // TestSentinelWithEveryReplyLostOnce repeats every write. TestStoreUsesOnlyItsCommands runs the suite on a single server.

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // lostMembers is two instances and the jobs of a tenant that may have two.

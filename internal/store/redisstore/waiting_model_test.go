@@ -18,8 +18,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // queuePair is a queue in Redis and its model, to which the same calls are made at the same times.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
-	"github.com/lingua-scheduler/lingua/internal/redistest"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
+	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
 // TestLostKeysOfAQueue deletes each of the keys of a queue, in which waiters are in the line and have offers. The queue begins anew, the next beat

@@ -1,0 +1,197 @@
+package drill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/wire"
+)
+
+var flapRounds = flag.Int("drill-flaps", 1, "how often TestConnectionsFlap cuts the connections of all nodes")
+
+const (
+	flapNodes = 50
+	flapSlots = 8
+	flapJobs  = 200
+	flapWork  = 2 * time.Second
+	flapPause = 300 * time.Millisecond // nothing can connect after the cut, as while a proxy restarts
+)
+
+// TestConnectionsFlap cuts the connections of all nodes at once while half of their slots have jobs, as the restart of a proxy does. Every job is
+// done, no node is oversold or blamed, and no more jobs are done twice than there were free slots. In full:
+//
+//	go test -count=1 -v -run TestConnectionsFlap ./test/drill -drill-flaps 20
+func TestConnectionsFlap(t *testing.T) {
+	t.Parallel()
+	c := startTestCluster(t, buildOnce(t), *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
+	d := &flapDrill{testCluster: c, open: make(map[net.Conn]bool)}
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer stop()
+	for n := range flapNodes {
+		running.Go(func() { d.run(ctx, fmt.Sprint("flap-", n)) })
+	}
+	d.nodeCount = flapNodes
+	d.Must(d.waitAllNodes())
+	for _, at := range c.Instances {
+		api := sim.NewAPI(at.URL())
+		defer api.Close()
+		d.apis = append(d.apis, api)
+	}
+	for round := range *flapRounds {
+		d.flap(ctx, round)
+	}
+	violations, _ := c.auditResult()
+	if full := d.full.Load(); len(violations) > 0 || full > 0 {
+		t.Errorf("%d jobs came to nodes without a free slot; violations: %v", full, violations)
+	}
+}
+
+// flapDrill has what the nodes of the drill share.
+type flapDrill struct {
+	*testCluster
+	apis   []*sim.API
+	worked atomic.Int64 // nanoseconds, of all nodes
+	full   atomic.Int64 // jobs that came to a node without a free slot
+
+	mu   sync.Mutex
+	open map[net.Conn]bool
+	cut  bool // nothing can connect
+}
+
+// run runs a node.
+func (d *flapDrill) run(ctx context.Context, id string) {
+	transport := &http.Transport{DialContext: d.dial, DisableKeepAlives: true}
+	cfg := node.Config{
+		ID: id, Slots: flapSlots, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second, HTTPClient: &http.Client{Transport: transport},
+		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}}, OnFull: func(wire.ActiveJob) { d.full.Add(1) },
+	}
+	for _, at := range d.Instances {
+		cfg.URLs = append(cfg.URLs, at.URL())
+	}
+	if err := node.Run(ctx, cfg, func(ctx context.Context, _ *node.Job) (node.Result, error) {
+		began := time.Now()
+		backoff.Sleep(ctx, flapWork)
+		d.worked.Add(int64(time.Since(began)))
+		return node.Result{TextTgt: "hola"}, ctx.Err()
+	}); err != nil {
+		d.TB.Errorf("%s: %v", id, err)
+	}
+}
+
+// dial connects unless the connections are cut.
+func (d *flapDrill) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.cut {
+		return nil, net.ErrClosed
+	}
+	c, err := new(net.Dialer).DialContext(ctx, network, address)
+	if err == nil {
+		d.open[c] = true
+	}
+	return c, err
+}
+
+// cutAll closes all connections, and lets none be made for a while.
+func (d *flapDrill) cutAll(ctx context.Context) {
+	d.mu.Lock()
+	d.cut = true
+	for c := range d.open {
+		_ = c.Close()
+	}
+	clear(d.open)
+	d.mu.Unlock()
+	backoff.Sleep(ctx, flapPause)
+	d.mu.Lock()
+	d.cut = false
+	d.mu.Unlock()
+}
+
+// flap gives the nodes jobs, cuts their connections, and waits for the ends of the jobs.
+func (d *flapDrill) flap(ctx context.Context, round int) {
+	var jobs sync.WaitGroup
+	placed := make([]wire.DispatchResponse, flapJobs)
+	worked := d.worked.Load()
+	for i := range placed {
+		jobs.Go(func() {
+			request := wire.DispatchRequest{RequestID: fmt.Sprint("flap-", round, "-", i), SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}
+			err := clustertest.Eventually(ctx, time.Minute, func() error {
+				err := d.apis[i%len(d.apis)].Post(ctx, "/v1/dispatch/f2f", request, &placed[i])
+				var e *wire.Error
+				if errors.As(err, &e) && e.Code == wire.SchedulerDependencyDown {
+					return err // on a busy machine Redis may answer too late
+				}
+				if err != nil {
+					d.TB.Errorf("round %d, job %d: %v", round, i, err)
+				}
+				return nil
+			})
+			if err != nil {
+				d.TB.Errorf("round %d, job %d: %v", round, i, err)
+			}
+		})
+	}
+	jobs.Wait()
+	backoff.Sleep(ctx, flapWork/4)
+	d.cutAll(ctx)
+	started := 0
+	for i := range placed {
+		var job wire.Job
+		d.Must(clustertest.EventuallyEvery(ctx, 20*time.Millisecond, time.Minute, func() error {
+			text, err := d.Instances[i%len(d.Instances)].Get(ctx, "/v1/jobs/"+placed[i].JobID)
+			if err == nil {
+				err = json.Unmarshal(text, &job)
+			}
+			if err == nil && job.State != "DONE" {
+				err = fmt.Errorf("it is %+v", job)
+			}
+			return err
+		}))
+		started += len(job.Attempts) - 1
+	}
+	d.Must(d.waitAllNodes())
+	d.Must(clustertest.Eventually(ctx, time.Minute, func() error { return d.slotsAreFree(ctx) }))
+	again := time.Duration(d.worked.Load()-worked) - flapJobs*flapWork
+	d.TB.Logf("round %d: %d jobs done; %d further attempts, with %d slots free; %.1f s of work done again", round, flapJobs, started, flapNodes*flapSlots-flapJobs, again.Seconds())
+	if started > flapNodes*flapSlots-flapJobs {
+		d.TB.Errorf("round %d: %d further attempts, more than there were free slots", round, started)
+	}
+}
+
+// slotsAreFree checks that no node has a job, or is blamed for anything.
+func (d *flapDrill) slotsAreFree(ctx context.Context) error {
+	text, err := d.Instances[0].Get(ctx, "/v1/nodes?limit=1000")
+	if err != nil {
+		return err
+	}
+	var list wire.NodeList
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	for i := range list.Nodes {
+		switch n := &list.Nodes[i]; {
+		case n.Admission != nil || n.SetAsideMS > 0:
+			d.TB.Errorf("%s was ejected or set aside", n.NodeID)
+		case n.EffectiveLoad > 0:
+			return fmt.Errorf("%d slots of %s are taken", n.EffectiveLoad, n.NodeID)
+		}
+	}
+	return nil
+}
