@@ -13,8 +13,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/endpoints"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -84,7 +84,7 @@ func (c *connector) resume(cause error, tries int, lastSeq int64, accept func(*w
 		c.endpoints.Next()
 	}
 	for ; ; tries++ {
-		if d := min(c.endpoints.AvoidFor(), time.Until(until)); d > 0 && !backoff.Sleep(c.ctx, d) {
+		if d := min(c.endpoints.AvoidFor(), time.Until(until)); d > 0 && !run.Sleep(c.ctx, d) {
 			return nil, tries, cause
 		}
 		if !immediately && !c.wait(c.endpoints.Round(tries)) {
@@ -122,7 +122,7 @@ func (c *connector) idleTimeout(keepaliveMS int64) time.Duration {
 
 // wait waits before retry number n, from 0. It returns false if the session ended first.
 func (c *connector) wait(n int) bool {
-	return backoff.Sleep(c.ctx, backoff.FullJitter(n, firstBackoff, maxBackoff))
+	return run.Sleep(c.ctx, run.FullJitter(n, firstBackoff, maxBackoff))
 }
 
 // connect opens a connection, sends the first message and waits for the answer.

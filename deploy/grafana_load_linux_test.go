@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -56,13 +56,13 @@ func (l *liveLoad) run(ctx context.Context) {
 		all.Go(func() {
 			for ctx.Err() == nil {
 				if l.runSession(ctx, l.entries[(i+1)%len(l.entries)]) != nil {
-					backoff.SleepJitter(ctx, 100*time.Millisecond, 0.5) // the instance or Redis is down
+					run.SleepJitter(ctx, 100*time.Millisecond, 0.5) // the instance or Redis is down
 				}
 			}
 		})
 	}
 	all.Go(func() {
-		for n := 0; backoff.SleepJitter(ctx, 100*time.Millisecond, 0.5); n++ {
+		for n := 0; run.SleepJitter(ctx, 100*time.Millisecond, 0.5); n++ {
 			l.sendRequests(l.entries[n%len(l.entries)], n)
 		}
 	})
@@ -94,7 +94,7 @@ func (l *liveLoad) waitInLine(ctx context.Context, url string, caller int) {
 		body := fmt.Sprintf(`{"request_id": "line-%d-%d", "session_id": "caller", "tenant_id": %q, "src_lang": "fr", "tgt_lang": "it", "audio_ref": "blob://hello", "options": {"max_wait_ms": 5000}}`,
 			caller, n, []string{"acme", "beta"}[caller%2])
 		if l.request("POST", url+"/v1/dispatch/f2f", "operator.key", body, nil) != nil {
-			backoff.SleepJitter(ctx, 100*time.Millisecond, 0.5) // the instance or Redis is down
+			run.SleepJitter(ctx, 100*time.Millisecond, 0.5) // the instance or Redis is down
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/endpoints"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -113,7 +113,7 @@ var defaultTiming = timing{
 
 // backoff returns how long to wait before retry number n, from 0.
 func (t *timing) backoff(n int) time.Duration {
-	return backoff.FullJitter(n, t.firstBackoff, t.maxBackoff)
+	return run.FullJitter(n, t.firstBackoff, t.maxBackoff)
 }
 
 // milliseconds converts a duration that the scheduler sent. It is limited to a day, which no duration here exceeds.

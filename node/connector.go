@@ -9,8 +9,8 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/endpoints"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -61,7 +61,7 @@ func (c *connector) run(ctx context.Context) error {
 		wait := c.backoff(failures)
 		failures++
 		c.node.log.Warn("no connection to the scheduler", "error", err, "retry_in", wait)
-		if !backoff.Sleep(ctx, wait) {
+		if !run.Sleep(ctx, wait) {
 			return nil
 		}
 	}
@@ -248,7 +248,7 @@ func (c *connector) monitor(ctx context.Context, conn *connection, keepalive tim
 		conn.awaitSilence(ctx, keepalive)
 		return
 	}
-	for backoff.Sleep(ctx, c.node.nextHeartbeat()) && conn.ping(ctx, c.timing.pongTimeout) {
+	for run.Sleep(ctx, c.node.nextHeartbeat()) && conn.ping(ctx, c.timing.pongTimeout) {
 		continue
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -251,7 +251,7 @@ func (n *Node) sendHeartbeat() {
 func (n *Node) nextHeartbeat() time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return backoff.Jitter(n.registration.interval, 0.2)
+	return run.Jitter(n.registration.interval, 0.2)
 }
 
 // loadReader calls Config.Load, one call at a time.

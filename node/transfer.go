@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -57,7 +57,7 @@ func (c *transferClient) upload(ctx context.Context, base *url.URL, address stri
 func (c *transferClient) retry(ctx context.Context, try func() error) error {
 	for failures := 0; ; failures++ {
 		err := try()
-		if err == nil || isPermanent(err) || failures == maxTransferTries-1 || !backoff.Sleep(ctx, c.timing.backoff(failures)) {
+		if err == nil || isPermanent(err) || failures == maxTransferTries-1 || !run.Sleep(ctx, c.timing.backoff(failures)) {
 			return err
 		}
 	}

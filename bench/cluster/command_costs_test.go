@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
@@ -70,14 +70,14 @@ func measureCosts(tb testing.TB, times int, idleTime time.Duration) []cost {
 	}
 	dispatchJobs(tb, all[0], fleet, 3)
 	dispatchJobs(tb, all[1], fleet, 3)
-	backoff.Sleep(tb.Context(), lateCheckDelay)
+	run.Sleep(tb.Context(), lateCheckDelay)
 	return append(list,
 		m.measure("a heartbeat over HTTP", maxHeartbeat, times, func() { sendHTTPHeartbeats(tb, all[0], times) }),
 		m.measure("a heartbeat over a socket", maxHeartbeat, times, func() { heartbeats.sendHeartbeats(tb, times) }),
 		m.measure("a job without session, one instance", maxJob, times, func() { dispatchJobs(tb, all[0], fleet, times) }),
 		m.measure("a job without session, two instances", maxJobTwoInstances, times, func() {
 			dispatchJobs(tb, all[1], fleet, times)
-			backoff.Sleep(tb.Context(), lateCheckDelay)
+			run.Sleep(tb.Context(), lateCheckDelay)
 		}),
 		m.measure("an utterance, one instance", maxUtterance, times, func() { runSequentially(tb, fleet, sameInstance, times) }),
 		m.measure("an utterance, two instances", maxUtteranceTwoInstances, times, func() { runSequentially(tb, fleet, otherInstance, times) }),
@@ -159,7 +159,7 @@ func (m *commandMeter) counts() map[string]int64 {
 func (m *commandMeter) measureIdle(tb testing.TB, duration time.Duration) {
 	m.idle = nil
 	before, began := m.counts(), time.Now()
-	backoff.Sleep(tb.Context(), duration)
+	run.Sleep(tb.Context(), duration)
 	took := time.Since(began).Seconds()
 	m.idle = m.since(before, began).byCommand
 	for name := range m.idle {

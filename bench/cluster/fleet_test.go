@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -179,7 +179,7 @@ func runUtterances(tb testing.TB, f *nodeFleet, sessions []*testSession, times i
 		running.Go(func() {
 			for range times {
 				if pause > 0 {
-					backoff.SleepJitter(tb.Context(), pause, 0.5)
+					run.SleepJitter(tb.Context(), pause, 0.5)
 				}
 				t, err := s.sendUtterance(f)
 				if err != nil {

@@ -9,11 +9,10 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -57,11 +56,11 @@ func (n *localNodes) execute(ctx context.Context, cmd command) error {
 	var mu sync.Mutex
 	var failures error
 	slots := 4
-	parallel.ForEach(localWorkers, n.ids[len(n.ids)-cmd.Connect:], func(id core.NodeID) {
+	run.ForEach(localWorkers, n.ids[len(n.ids)-cmd.Connect:], func(id core.NodeID) {
 		p := nodes.Patch{Semantic: core.LangSet{"fr", "it"}, MaxJobs: &slots, Owner: &instance, Connection: 1}
 		_, err := n.scheduler.Nodes.Register(ctx, id, p, store.Activity{})
 		for range registerRetries { // like any node it tries again
-			if err == nil || !backoff.Sleep(ctx, 200*time.Millisecond) {
+			if err == nil || !run.Sleep(ctx, 200*time.Millisecond) {
 				break
 			}
 			_, err = n.scheduler.Nodes.Register(ctx, id, p, store.Activity{})
@@ -85,7 +84,7 @@ func (n *localNodes) sendHeartbeats(ctx context.Context) {
 	defer sending.Wait()
 	permits := make(chan struct{}, localWorkers)
 	began := time.Now()
-	for i := 0; backoff.Sleep(ctx, time.Until(began.Add(time.Duration(i)*interval/time.Duration(len(n.ids))))); i++ {
+	for i := 0; run.Sleep(ctx, time.Until(began.Add(time.Duration(i)*interval/time.Duration(len(n.ids))))); i++ {
 		id, load := n.ids[i%len(n.ids)], core.Load{CPU: float64(i%100) / 100, GPU: 0.5, Memory: 0.4}
 		permits <- struct{}{}
 		sending.Go(func() {

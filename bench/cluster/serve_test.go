@@ -15,11 +15,11 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -154,7 +154,7 @@ func submitAll(ctx context.Context, jobs *dispatch.Dispatcher, cmd command, r *r
 	for range cmd.Submitters {
 		running.Go(func() {
 			for due, ok := next(); ok; due, ok = next() {
-				backoff.Sleep(ctx, time.Until(due))
+				run.Sleep(ctx, time.Until(due))
 				_, err := jobs.Dispatch(ctx, dispatch.Request{Unique: true, Spec: core.Spec{
 					Request: core.RequestID(uuid.NewString()), Session: "room", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a",
 				}})

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -201,7 +201,7 @@ const (
 func (t *shardedCluster) markService(tb testing.TB, node string) {
 	tb.Helper()
 	post(tb, t.instances[0], "/v1/node/model_not_available", wire.ModelNotAvailableRequest{NodeID: node, ServiceID: "nmt"}, nil)
-	marked := backoff.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}.Retry(tb.Context(), func() error {
+	marked := run.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}.Retry(tb.Context(), func() error {
 		var x wire.ExplainResponse
 		if err := tryPost(t.instances[0], "/v1/dispatch/explain", wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es"}, &x); err != nil {
 			return err // on a busy machine Redis may not answer in time

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )
@@ -68,7 +68,7 @@ func (m *trafficMeter) measure(tb testing.TB, duration time.Duration) traffic {
 	tb.Helper()
 	in, out := m.bytes(tb)
 	before, sent, began := m.server.CommandStats(), m.sent.Load(), time.Now()
-	backoff.Sleep(tb.Context(), duration)
+	run.Sleep(tb.Context(), duration)
 	after := m.server.CommandStats()
 	t := traffic{seconds: time.Since(began).Seconds(), sent: m.sent.Load() - sent, commands: make(map[string]int64)}
 	for name, n := range after {
@@ -143,11 +143,11 @@ func idleTraffic(tb testing.TB, each int) (empty, idle traffic) {
 	m := &trafficMeter{server: redistest.Start(tb)}
 	all := startInstances(tb, m.server.URL(), trafficInstances)
 	m.countSent(tb)
-	backoff.Sleep(tb.Context(), settle)
+	run.Sleep(tb.Context(), settle)
 	empty = m.measure(tb, *trafficFor)
 	sendAll(tb, all, command{Connect: each})
 	waitNodes(tb, all, each*len(all))
-	backoff.Sleep(tb.Context(), settle)
+	run.Sleep(tb.Context(), settle)
 	return empty, m.measure(tb, *trafficFor)
 }
 
@@ -162,7 +162,7 @@ func BenchmarkTraffic(b *testing.B) {
 		sendAll(b, all[1:2], command{Register: jobNodes})
 		sendAll(b, all, command{Connect: each, Beat: true})
 		waitNodes(b, all, each*len(all)+jobNodes)
-		backoff.Sleep(b.Context(), settle)
+		run.Sleep(b.Context(), settle)
 		before := sendAll(b, all, command{})
 		beating := m.measure(b, *trafficFor)
 		beats := float64(sendAll(b, all, command{}) - before)

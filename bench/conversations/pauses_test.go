@@ -14,7 +14,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -92,7 +92,7 @@ func (p *process) runSessions(t *testing.B, b *utteranceLog, all []*client.Sessi
 	var running sync.WaitGroup
 	for n, s := range all {
 		running.Go(func() {
-			for backoff.Sleep(ctx, rand.N(utteranceInterval)); ctx.Err() == nil; backoff.SleepJitter(ctx, utteranceInterval-framesPerUtterance*frameDuration, 0.2) {
+			for run.Sleep(ctx, rand.N(utteranceInterval)); ctx.Err() == nil; run.SleepJitter(ctx, utteranceInterval-framesPerUtterance*frameDuration, 0.2) {
 				number := sent.Add(1)*int64(len(all)) + int64(n)
 				for range framesPerUtterance {
 					if _, err := s.Write(numberedFrame(number)); err != nil {
@@ -116,7 +116,7 @@ func (p *process) runSessions(t *testing.B, b *utteranceLog, all []*client.Sessi
 		})
 	}
 	running.Wait()
-	backoff.Sleep(t.Context(), sessionPause+time.Second) // for the last results
+	run.Sleep(t.Context(), sessionPause+time.Second) // for the last results
 	took := p.cpuTime(t) - before
 	how := "by hand"
 	if byPause {

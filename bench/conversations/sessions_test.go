@@ -15,7 +15,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -163,7 +163,7 @@ func frameNumber(audio []byte) int64 {
 func (p *testSession) run(ctx context.Context, tb testing.TB, b *utteranceLog) {
 	var sent atomic.Int64
 	go func() {
-		for backoff.Sleep(ctx, rand.N(utteranceInterval)); ctx.Err() == nil; backoff.SleepJitter(ctx, utteranceInterval-framesPerUtterance*frameDuration, 0.2) {
+		for run.Sleep(ctx, rand.N(utteranceInterval)); ctx.Err() == nil; run.SleepJitter(ctx, utteranceInterval-framesPerUtterance*frameDuration, 0.2) {
 			n := sent.Add(1)
 			for range framesPerUtterance {
 				if _, err := p.client.Write(numberedFrame(n)); err != nil {

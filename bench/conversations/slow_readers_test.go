@@ -15,7 +15,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -70,14 +70,14 @@ func BenchmarkSlowReaders(b *testing.B) {
 	}
 	for b.Loop() {
 		var ratios, without, with []float64
-		backoff.Sleep(ctx, slowWindow)
+		run.Sleep(ctx, slowWindow)
 		for range slowTurns {
 			var p99 [2]time.Duration
 			for i, reads := range []bool{true, false} {
 				reading.Store(reads)
-				backoff.Sleep(ctx, slowWindow/4)
+				run.Sleep(ctx, slowWindow/4)
 				watch.take()
-				backoff.Sleep(ctx, slowWindow)
+				run.Sleep(ctx, slowWindow)
 				p99[i] = percentile(watch.take(), 0.99)
 			}
 			without, with = append(without, float64(p99[0].Microseconds())), append(with, float64(p99[1].Microseconds()))
@@ -94,7 +94,7 @@ func BenchmarkSlowReaders(b *testing.B) {
 func runSlowReader(ctx context.Context, url string, reading *atomic.Bool) error {
 	ws, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
 	if err != nil {
-		backoff.SleepJitter(ctx, time.Second, 0.5)
+		run.SleepJitter(ctx, time.Second, 0.5)
 		return nil
 	}
 	ws.SetReadLimit(-1)
@@ -107,7 +107,7 @@ func runSlowReader(ctx context.Context, url string, reading *atomic.Bool) error 
 		defer leave()
 		for ctx.Err() == nil {
 			if !reading.Load() {
-				backoff.Sleep(ctx, 20*time.Millisecond)
+				run.Sleep(ctx, 20*time.Millisecond)
 			} else if _, _, err := ws.Read(ctx); err != nil {
 				return
 			}
@@ -116,7 +116,7 @@ func runSlowReader(ctx context.Context, url string, reading *atomic.Bool) error 
 	if err := ws.Write(ctx, websocket.MessageText, []byte(`{"type":"session_start","langs":["en","es"],"tts":true}`)); err != nil {
 		return err
 	}
-	for backoff.SleepJitter(ctx, 2*time.Second, 0.5) {
+	for run.SleepJitter(ctx, 2*time.Second, 0.5) {
 		if err := errors.Join(ws.Write(ctx, websocket.MessageBinary, tone), ws.Write(ctx, websocket.MessageText, []byte(`{"type":"audio_chunk","is_final":true}`))); err != nil {
 			return err
 		}
@@ -141,7 +141,7 @@ func (w *latencyLog) take() []time.Duration {
 }
 
 func (w *latencyLog) sendUtterances(ctx context.Context, s *client.Session) {
-	for n := 0; backoff.Sleep(ctx, rand.N(time.Second)); n++ {
+	for n := 0; run.Sleep(ctx, rand.N(time.Second)); n++ {
 		request := fmt.Sprintf("%s.%d", s.ID(), n)
 		if s.Begin(wire.UtteranceStart{RequestID: request}) != nil {
 			return

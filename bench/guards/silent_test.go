@@ -15,10 +15,10 @@ import (
 
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/bench/stats"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -91,11 +91,11 @@ func newSilentRun(t *testing.T, silent bool) *silentRun {
 			nodes.Go(func() { _ = node.Run(ctx, cfg, handle) })
 		}
 		for s.Fleet.Len() < silentFleet {
-			backoff.Sleep(t.Context(), 10*time.Millisecond)
+			run.Sleep(t.Context(), 10*time.Millisecond)
 		}
 		inprocess.CallAtRate(t.Context(), *silentFor, silentRate, func(int) { r.dispatch(t, s) })
 		for r.unfinished() > 0 {
-			backoff.Sleep(t.Context(), 10*time.Millisecond)
+			run.Sleep(t.Context(), 10*time.Millisecond)
 		}
 	})
 	return r
@@ -114,7 +114,7 @@ func (r *silentRun) dispatch(t *testing.T, s *scheduler.Scheduler) {
 			t.Error(err)
 			return
 		}
-		backoff.Sleep(t.Context(), 10*time.Millisecond)
+		run.Sleep(t.Context(), 10*time.Millisecond)
 	}
 }
 
@@ -134,7 +134,7 @@ func (r *silentRun) tryDispatch(ctx context.Context, s *scheduler.Scheduler) err
 
 // work does a job.
 func (r *silentRun) work(ctx context.Context, job *node.Job) (node.Result, error) {
-	backoff.Sleep(ctx, 200*time.Millisecond+rand.N(200*time.Millisecond))
+	run.Sleep(ctx, 200*time.Millisecond+rand.N(200*time.Millisecond))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if began, running := r.began[job.ID]; running {

@@ -12,11 +12,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -58,7 +58,7 @@ func (n *queuedNodes) work(tb testing.TB, queue <-chan *wire.Assignment) {
 	for a := range queue {
 		err := n.InlineNodes.Deliver(ctx, nil, a)
 		for ; isDown(err) && !n.stopped.Load(); err = n.InlineNodes.Deliver(ctx, nil, a) {
-			backoff.Sleep(ctx, 100*time.Millisecond)
+			run.Sleep(ctx, 100*time.Millisecond)
 		}
 		if err != nil && !n.stopped.Load() {
 			tb.Error(err)
@@ -109,7 +109,7 @@ func Start(tb testing.TB, count, slots int, inline bool, changes ...func(*config
 	renewing, stopRenewing := context.WithCancel(tb.Context())
 	var renewal sync.WaitGroup
 	renewal.Go(func() {
-		for backoff.Sleep(renewing, 10*time.Second) {
+		for run.Sleep(renewing, 10*time.Second) {
 			_ = s.Bus.Announce(renewing)
 		}
 	})
@@ -148,7 +148,7 @@ func Serve(tb testing.TB, count, slots int, changes ...func(*config.Config)) (s 
 	})
 	url = "http://" + l.Addr().String()
 	for !isReady(tb, url) {
-		backoff.Sleep(tb.Context(), 10*time.Millisecond)
+		run.Sleep(tb.Context(), 10*time.Millisecond)
 	}
 	queued.register(tb, s, count, slots)
 	return s, url

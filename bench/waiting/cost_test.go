@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/bench/stats"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -21,7 +21,7 @@ import (
 func (c *cluster) commandsIn(d time.Duration) float64 {
 	before := sum(c.redis.CommandStats())
 	began := time.Now()
-	backoff.Sleep(c.t.Context(), d)
+	run.Sleep(c.t.Context(), d)
 	return float64(sum(c.redis.CommandStats())-before) / time.Since(began).Seconds()
 }
 
@@ -44,7 +44,7 @@ func TestWaitersDoNotPoll(t *testing.T) {
 		}
 	}
 	lasts := min(duration()/2, 5*time.Second)
-	backoff.Sleep(t.Context(), time.Second)
+	run.Sleep(t.Context(), time.Second)
 	rates := []float64{c.commandsIn(lasts)}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
@@ -80,7 +80,7 @@ func (c *cluster) awaitWaiting(n int) {
 		if waiting == int64(n) {
 			return
 		}
-		if !backoff.Sleep(c.t.Context(), 50*time.Millisecond) {
+		if !run.Sleep(c.t.Context(), 50*time.Millisecond) {
 			c.t.Fatalf("%v requests wait, want %d", waiting, n)
 		}
 	}
@@ -104,12 +104,12 @@ func TestCostOfAJobThatDoesNotWait(t *testing.T) {
 					if r, err := c.dispatch(t.Context(), n%3, other, 0); err != nil || r.refusal != "" {
 						t.Error(r, err)
 					}
-					backoff.Sleep(t.Context(), 5*time.Millisecond)
+					run.Sleep(t.Context(), 5*time.Millisecond)
 				}
 			})
 		}
 		running.Wait()
-		backoff.Sleep(t.Context(), 200*time.Millisecond)
+		run.Sleep(t.Context(), 200*time.Millisecond)
 		after := c.redis.CommandStats()
 		added := float64(after["hkeys"]-before["hkeys"]) / float64(jobs)
 		t.Logf("%d at a time: %.2f commands more for each job", at, added)

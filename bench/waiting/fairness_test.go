@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/bench/stats"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // The tenants: flood sends its requests to one instance, other to the two others.
@@ -87,7 +87,7 @@ func (c *cluster) retrying(ctx context.Context, instance int, tenant string) (re
 		if r.refusal == "" {
 			return r, true
 		}
-		if !backoff.Sleep(ctx, time.Duration(rand.Int64N(int64(100*time.Millisecond)))) {
+		if !run.Sleep(ctx, time.Duration(rand.Int64N(int64(100*time.Millisecond)))) {
 			return r, false
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/bench/stats"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // poisson sends requests at random times, at a rate per second, for a while, and returns how many were refused, how many there were, and how long those
@@ -22,7 +22,7 @@ func (c *cluster) poisson(rate float64, lasts, wait time.Duration) (refused, sen
 	next := time.Now()
 	for {
 		next = next.Add(time.Duration(rand.ExpFloat64() / rate * float64(time.Second)))
-		if !backoff.Sleep(ctx, time.Until(next)) {
+		if !run.Sleep(ctx, time.Until(next)) {
 			break
 		}
 		instance := sent % len(c.instances)

@@ -64,7 +64,7 @@ func TestNodeWithSeveralAddresses(t *testing.T) {
 			id := "sim-" + strings.ReplaceAll(name, " ", "-")
 			code := make(chan int, 1)
 			go func() {
-				code <- run(ctx, append([]string{"node", "--sim", "--id", id}, form.args...), streams{out: io.Discard, err: io.Discard, environ: form.environ})
+				code <- execute(ctx, append([]string{"node", "--sim", "--id", id}, form.args...), streams{out: io.Discard, err: io.Discard, environ: form.environ})
 			}()
 			connected := regexp.MustCompile(`(?m)^` + id + ` ready 0 0 0 4 .* ` + instances.Instances[0].Incarnation + ` now$`)
 			tick := time.NewTicker(20 * time.Millisecond)

@@ -49,7 +49,7 @@ func TestAudit(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		args := []string{"audit", "--server", s.url, "--follow", "--json", "--after", list.Next}
-		code <- run(ctx, args, streams{out: out, err: out, environ: []string{}})
+		code <- execute(ctx, args, streams{out: out, err: out, environ: []string{}})
 	}()
 	if got := runCommand(t, "drain", "n1", "--server", s.url); got.code != exitOK {
 		t.Fatalf("exit %d\n%s%s", got.code, got.out, got.err)

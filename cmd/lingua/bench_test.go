@@ -106,7 +106,7 @@ func TestBenchInterrupted(t *testing.T) {
 	defer interrupt()
 	var out bytes.Buffer
 	progress := &matchWriter{pattern: regexp.MustCompile(`done [1-9]`), matched: interrupt}
-	code := run(ctx, append(shortBench, "--url", s.url, "--warmup", "0s", "--duration", "1h"), streams{out: &out, err: progress})
+	code := execute(ctx, append(shortBench, "--url", s.url, "--warmup", "0s", "--duration", "1h"), streams{out: &out, err: progress})
 	if code != exitOK || !strings.Contains(out.String(), "the run was interrupted after") || !strings.Contains(out.String(), "the run is valid") {
 		t.Errorf("exit %d\n%s\n%s", code, out.String(), progress.text.String())
 	}

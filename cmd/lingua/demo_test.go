@@ -35,7 +35,7 @@ func TestDemoInterrupted(t *testing.T) {
 	out := &watchedOutput{until: regexp.MustCompile(`done [1-9]`), seen: cancel}
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"demo", "--conversations", "12", "--listen", "127.0.0.1:0"}, streams{out: out, err: out})
+		code <- execute(ctx, []string{"demo", "--conversations", "12", "--listen", "127.0.0.1:0"}, streams{out: out, err: out})
 	}()
 	select {
 	case c := <-code:

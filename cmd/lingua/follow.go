@@ -10,7 +10,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // followInterval is how often new entries of a log are asked for.
@@ -67,7 +67,7 @@ func (c *logCommand[L, T]) run(ctx context.Context, io streams, after string) er
 		if err := c.write(io.out, page.entries); err != nil {
 			return err
 		}
-		if !c.follow || !backoff.Sleep(ctx, followInterval) {
+		if !c.follow || !run.Sleep(ctx, followInterval) {
 			return nil
 		}
 		_, next, err := c.read(ctx, page.next)

@@ -35,7 +35,7 @@ func runCommand(t *testing.T, args ...string) result {
 // runCommandEnv runs a command with an environment.
 func runCommandEnv(ctx context.Context, environ []string, args ...string) result {
 	var out, err bytes.Buffer
-	code := run(ctx, args, streams{out: &out, err: &err, environ: environ})
+	code := execute(ctx, args, streams{out: &out, err: &err, environ: environ})
 	return result{code: code, out: out.String(), err: err.String()}
 }
 
@@ -67,7 +67,7 @@ func startServerWithSignals(t *testing.T, hangups <-chan os.Signal, args ...stri
 		"LINGUA_SCHEDULER_DISPATCH_DECIDE_WITHIN_MS=10000", "LINGUA_SCHEDULER_PHASE2_HEARTBEAT_TTL_SECONDS=60",
 	}
 	go func() {
-		code <- run(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...),
+		code <- execute(ctx, append([]string{"serve", "--listen", "127.0.0.1:0", "--log-format", "json"}, args...),
 			streams{out: io.Discard, err: write, environ: environ, hangups: notify})
 		_ = write.Close()
 	}()

@@ -40,14 +40,14 @@ func TestHealthExitCodes(t *testing.T) {
 			defer srv.Close()
 			var out bytes.Buffer
 			args := append([]string{"health", "--server", srv.URL}, c.args...)
-			code := run(t.Context(), args, streams{out: &out, err: &out})
+			code := execute(t.Context(), args, streams{out: &out, err: &out})
 			if code != c.code || !strings.Contains(out.String(), c.want) {
 				t.Errorf("exit %d, want %d; output %q, want %q", code, c.code, out.String(), c.want)
 			}
 		})
 	}
 	var out bytes.Buffer
-	if code := run(t.Context(), []string{"health", "--server", "http://127.0.0.1:1"}, streams{out: &out, err: &out}); code != exitUnreachable {
+	if code := execute(t.Context(), []string{"health", "--server", "http://127.0.0.1:1"}, streams{out: &out, err: &out}); code != exitUnreachable {
 		t.Errorf("exit %d without a server, want %d", code, exitUnreachable)
 	}
 }

@@ -16,7 +16,7 @@ import (
 func runWithInput(t *testing.T, input string, args ...string) result {
 	t.Helper()
 	var out, err bytes.Buffer
-	code := run(t.Context(), args, streams{in: strings.NewReader(input), out: &out, err: &err})
+	code := execute(t.Context(), args, streams{in: strings.NewReader(input), out: &out, err: &err})
 	return result{code: code, out: out.String(), err: err.String()}
 }
 

@@ -82,7 +82,7 @@ func main() {
 		<-ctx.Done()
 		stop() // a second Ctrl-C ends the program at once
 	}()
-	os.Exit(run(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), hangups: notifyHangups}))
+	os.Exit(execute(ctx, os.Args[1:], streams{in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(), hangups: notifyHangups}))
 }
 
 // notifyHangups catches SIGHUP, which would end the process.
@@ -92,8 +92,8 @@ func notifyHangups() (<-chan os.Signal, func()) {
 	return signals, func() { signal.Stop(signals) }
 }
 
-// run executes one command line and returns its exit code. It touches nothing of the process, so that tests can call it.
-func run(ctx context.Context, args []string, io streams) int {
+// execute runs one command line and returns its exit code. It touches nothing of the process, so that tests can call it.
+func execute(ctx context.Context, args []string, io streams) int {
 	if len(args) == 0 {
 		args = []string{"--help"}
 	}

@@ -36,7 +36,7 @@ func TestModelHub(t *testing.T) {
 	out := &watchedOutput{until: regexp.MustCompile(`services at `), seen: func() { close(listening) }}
 	code := make(chan int, 1)
 	go func() {
-		code <- run(ctx, []string{"modelhub", "--listen", "127.0.0.1:0", "--services", file, "--token", "hub-token"}, streams{out: out, err: out})
+		code <- execute(ctx, []string{"modelhub", "--listen", "127.0.0.1:0", "--services", file, "--token", "hub-token"}, streams{out: out, err: out})
 	}()
 	select {
 	case <-listening:

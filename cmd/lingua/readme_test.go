@@ -39,7 +39,7 @@ func TestReadmeTour(t *testing.T) {
 			steps++
 			var out, errs bytes.Buffer
 			args := append(words[3:], "--server", url)
-			if code := run(t.Context(), args, streams{out: &out, err: &errs}); code != exitOK || out.Len() == 0 {
+			if code := execute(t.Context(), args, streams{out: &out, err: &errs}); code != exitOK || out.Len() == 0 {
 				t.Errorf("lingua %v: exit %d\n%s%s", args, code, out.String(), errs.String())
 			}
 		default:

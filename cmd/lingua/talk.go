@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -106,7 +106,7 @@ func sendAudio(ctx context.Context, s *client.Session, audio io.Reader, f wire.A
 			break
 		}
 		due = due.Add(audioInterval)
-		if !backoff.Sleep(ctx, time.Until(due)) {
+		if !run.Sleep(ctx, time.Until(due)) {
 			return nil
 		}
 	}

@@ -79,7 +79,7 @@ func TestTalkInterrupted(t *testing.T) {
 	code := make(chan int, 1)
 	go func() {
 		args := []string{"talk", file, "--from", "en", "--to", "es", "--server", url}
-		code <- run(ctx, args, streams{out: &out, err: &errs, environ: []string{}})
+		code <- execute(ctx, args, streams{out: &out, err: &errs, environ: []string{}})
 	}()
 	interrupt()
 	if got := <-code; got != exitFailed || !strings.Contains(errs.String(), "interrupted") || strings.Contains(errs.String(), "Start one") {

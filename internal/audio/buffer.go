@@ -2,7 +2,7 @@ package audio
 
 import (
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // Buffer holds audio until the jobs it belongs to have ended, up to a maximum for the whole instance. Its bytes are reserved as
@@ -10,7 +10,7 @@ import (
 type Buffer struct {
 	max int64
 
-	mu    lockwait.Mutex[lockwait.AudioBuffer]
+	mu    run.Mutex[run.AudioBuffer]
 	held  int64
 	clips map[core.JobID]*Clip
 }

@@ -9,9 +9,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/events"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -114,7 +114,7 @@ func (b *Bus) renewPresence(ctx context.Context) {
 	interval := b.cfg.TTL / 3
 	pause := interval
 	var logged time.Time
-	for backoff.SleepJitter(ctx, pause, 0.1) {
+	for run.SleepJitter(ctx, pause, 0.1) {
 		err := b.Announce(ctx)
 		if err == nil || ctx.Err() != nil {
 			pause = interval

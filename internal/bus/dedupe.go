@@ -1,10 +1,10 @@
 package bus
 
-import "github.com/lingua-scheduler/lingua/internal/lockwait"
+import "github.com/lingua-scheduler/lingua/internal/run"
 
 // recentIDs remembers the messages that were handled last, to recognise a second copy.
 type recentIDs struct {
-	mu   lockwait.Mutex[lockwait.BusRecent]
+	mu   run.Mutex[run.BusRecent]
 	set  map[string]struct{}
 	ring []string
 	next int
@@ -39,7 +39,7 @@ func (r *recentIDs) add(id string) {
 
 // counters counts by message. The zero value is ready to use.
 type counters struct {
-	mu lockwait.Mutex[lockwait.BusCounters]
+	mu run.Mutex[run.BusCounters]
 	n  map[string]int
 }
 

@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
@@ -77,7 +77,7 @@ func (s instanceStore) isUnreachable() bool {
 // Fetch waits for nothing while the store cannot be reached, as a read does whose connection is not closed.
 func (s instanceStore) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMessage, error) {
 	if s.isUnreachable() {
-		backoff.Sleep(ctx, p.Wait)
+		run.Sleep(ctx, p.Wait)
 		return nil, ctx.Err()
 	}
 	return s.Store.Fetch(ctx, p)

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -33,7 +32,7 @@ const (
 )
 
 // inboxBackoff is between two tries to read the inbox. It is short, because jobs wait for their delivery when the store is back.
-var inboxBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 100 * time.Millisecond}
+var inboxBackoff = run.Backoff{Min: 20 * time.Millisecond, Max: 100 * time.Millisecond}
 
 // The reasons of dead letters.
 const (
@@ -62,7 +61,7 @@ type Receiver struct {
 	handled recentIDs
 	excused counters // failures of messages that were the store's fault
 
-	mu        lockwait.Mutex[lockwait.BusTakeovers]
+	mu        run.Mutex[run.BusTakeovers]
 	takeovers map[core.InstanceID]*takeover // of instances that are dead and not removed yet
 
 	work  sync.WaitGroup
@@ -124,7 +123,7 @@ func (r *Receiver) readInbox(ctx context.Context) {
 // retryPending handles messages again that were fetched and not acknowledged. While none was fetched for a while it asks rarely.
 func (r *Receiver) retryPending(ctx context.Context) {
 	var asked time.Time
-	for backoff.SleepJitter(ctx, retryAfter/2, 0.2) {
+	for run.SleepJitter(ctx, retryAfter/2, 0.2) {
 		fetched := r.fetched.Load()
 		if (fetched == nil || time.Since(*fetched) > pendingFor) && time.Since(asked) < pendingInterval {
 			continue

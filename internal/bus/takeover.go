@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -29,7 +29,7 @@ func (r *Receiver) watchInstances(ctx context.Context) {
 				surveyed, settled = began, r.takeOverFrom(ctx, all)
 			}
 		}
-		if !backoff.SleepJitter(ctx, r.cfg.TTL/3, 0.2) {
+		if !run.SleepJitter(ctx, r.cfg.TTL/3, 0.2) {
 			return
 		}
 	}

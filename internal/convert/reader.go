@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -144,7 +144,7 @@ func (r *Reader) OptionalLang(field, tag string) (core.Lang, *wire.Error) {
 
 // langCache caches normalised language tags: the same few come with every request.
 type langCache struct {
-	mu   lockwait.RWMutex[lockwait.ConvertLanguages]
+	mu   run.RWMutex[run.ConvertLanguages]
 	tags map[string]core.Lang
 }
 

@@ -30,7 +30,7 @@ func admit(h *harness, id core.NodeID, slots int) {
 // preferred.
 func TestEjectedNodeGetsNoJobs(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 2)
 		h.addNode("b", 2)
 		p := h.dispatch(withRequestID("before"), preferNode("a"))
@@ -65,7 +65,7 @@ func TestEjectedNodeGetsNoJobs(t *testing.T) {
 // TestLimitHoldsOnStaleFleet: an instance that does not know of a decision yet is refused by the store, and says why.
 func TestLimitHoldsOnStaleFleet(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 4)
 		h.stopFollower()
 		admit(h, "a", 1)
@@ -89,7 +89,7 @@ func TestLimitHoldsOnStaleFleet(t *testing.T) {
 // TestLimitedNodeGetsAsManyJobs: a limited node has at most as many jobs at once, and more when the limit is lifted.
 func TestLimitedNodeGetsAsManyJobs(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 3)
 		admit(h, "a", 1)
 		p := h.dispatch(withRequestID("r1"))
@@ -113,7 +113,7 @@ func TestLimitedNodeGetsAsManyJobs(t *testing.T) {
 // node is silent.
 func TestExplainShowsAdmission(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 4)
 		h.addNode("b", 4)
 		h.addNode("c", 4)

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -43,7 +43,7 @@ func (r *runner) waitForAudio(ctx context.Context, job *core.Job) {
 		r.outcomes.AudioWanted(ctx, job)
 	}
 	r.tasks.Go(func(ctx context.Context) {
-		if backoff.Sleep(ctx, r.cfg.AudioGrace+time.Second) {
+		if run.Sleep(ctx, r.cfg.AudioGrace+time.Second) {
 			if err := r.failWithoutAudio(ctx, job.ID); err != nil {
 				r.store.recordError("audio", err) // a heartbeat of its last node leads to it again
 			}

@@ -189,7 +189,7 @@ func (o *audioOutcomes) AudioWanted(_ context.Context, job *core.Job) {
 // the one that has, without delivering it to a node, and the attempt counts.
 func TestJobContinuesOnTheInstanceWithTheAudio(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch(ofSession) // on this instance, which has the audio
 		if err := h.ack(p); err != nil {
@@ -221,7 +221,7 @@ func TestJobContinuesOnTheInstanceWithTheAudio(t *testing.T) {
 // check of the record.
 func TestDispatcherFindsJobThatWaitsForItsAudio(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch(ofSession)
 		if err := h.ack(p); err != nil {
@@ -258,7 +258,7 @@ func TestNodeReportsLostAudio(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				for _, id := range c.nodes {
 					h.addNode(id, 1)
 				}
@@ -292,7 +292,7 @@ func TestNodeReportsLostAudio(t *testing.T) {
 // audio repeats the job, in the same attempt.
 func TestNodeReportsLostAudioElsewhere(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.acknowledge(h.dispatch(ofSession))
 		h.addNode("node-b", 1)

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // callGroup lets concurrent calls for the same job share one result.
 type callGroup struct {
-	mu    lockwait.Mutex[lockwait.DispatchCalls]
+	mu    run.Mutex[run.DispatchCalls]
 	calls map[core.JobID]*call
 }
 

@@ -13,7 +13,7 @@ import (
 
 func TestCancel(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 2)
 		p := h.dispatch()
 		if err := h.ack(p); err != nil {
@@ -51,7 +51,7 @@ func TestCancel(t *testing.T) {
 
 func TestCancelRetryingJob(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		if err := h.ack(p); err != nil {

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -123,7 +123,7 @@ func (j *jobRun) awaitACK() {
 // whether the node has acknowledged it.
 func (j *jobRun) acknowledgedAnyway(ctx context.Context, began time.Time) bool {
 	if left := time.Until(began.Add(j.runner.cfg.ACKTimeout)); left > 0 {
-		backoff.Sleep(ctx, left)
+		run.Sleep(ctx, left)
 	}
 	leases, err := j.runner.store.Leases(ctx, leaseOf(j.job))
 	return err == nil && leases[0].State == core.LeaseRunning

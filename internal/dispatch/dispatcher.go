@@ -30,12 +30,11 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/jobring"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
@@ -120,8 +119,8 @@ type Dispatcher struct {
 	store    *storeClient
 	fleet    *fleet.Fleet
 	metrics  *telemetry.Metrics
-	tasks    *parallel.Group
-	decide   *deadline.Limit // for decisions about requests
+	tasks    *run.Group
+	decide   *run.Limit // for decisions about requests
 	tokens   *tokenSource
 	selector *selector
 	spread   *spreader
@@ -154,9 +153,9 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 		cfg.Observer = noObserver{}
 	}
 	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable(), left: make(chan struct{}), drained: make(chan struct{})}
-	d.tasks = parallel.NewGroup() // jobs outlive the requests that made them
+	d.tasks = run.NewGroup() // jobs outlive the requests that made them
 	d.store = &storeClient{Store: st, reachable: cfg.StoreReachable, metrics: m, log: log}
-	d.decide = deadline.New(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
+	d.decide = run.NewLimit(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
 	d.tokens = &tokenSource{instance: cfg.Instance}
 	d.Line = newLine(d.cfg, d.store, fl, pk, d.tasks, m, log)
 	d.slots = &slots{store: d.store, fleet: fl, transport: tr, offerer: d.offerer, tasks: d.tasks}
@@ -167,7 +166,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.runner = &runner{
 		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, line: d.Line, inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
-		deliver: deadline.New(d.tasks.Context(), cfg.ACKTimeout, nil), lost: newLostNodes(),
+		deliver: run.NewLimit(d.tasks.Context(), cfg.ACKTimeout, nil), lost: newLostNodes(),
 	}
 	d.Reports = newReports(d.runner)
 	d.Reconciler = newReconciler(d.runner)

@@ -16,7 +16,7 @@ import (
 // TestExamplesOfExcludedNodes: a refused dispatch names a few of the nodes that could not take the job, at most once a second.
 func TestExamplesOfExcludedNodes(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("full", 1)
 		h.dispatch(withRequestID("r1"))
 		if got := h.metrics.Exclusions.All(); len(got) != 0 {

@@ -84,7 +84,7 @@ func TestExplainShowsPools(t *testing.T) {
 			}), with(empty, lacking(false)), with(none, func(p *dispatch.ExplainedPool) { lacking(false)(p); p.Why, p.Service = dispatch.WhyNoPool, "" }),
 		}, detail: "No node of an eligible pool supports"},
 	} {
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			change := c.change
 			if change == nil {
 				change = func(*core.Pools) {}
@@ -108,7 +108,7 @@ func TestExplainShowsPools(t *testing.T) {
 // TestExplainAgreesWithDispatch: explain gives the same reasons and code as a dispatch of a bound tenant, and shows the pools of nodes.
 func TestExplainAgreesWithDispatch(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.divideForExplanations(func(*core.Pools) {})
 		ofAcme := func(s *core.Spec) { s.Tenant = "acme" }
 		explain := func() dispatch.Explanation {
@@ -148,7 +148,7 @@ func TestExplainAgreesWithDispatch(t *testing.T) {
 // TestExplainedPoolsAreBounded: at most fifty pools are listed, and the eligible one is the first.
 func TestExplainedPoolsAreBounded(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		division := &core.Pools{Overrides: map[core.TenantID]core.PoolID{"acme": "p99"}}
 		for i := range 100 {
 			division.Defined = append(division.Defined, core.PoolDefinition{ID: core.PoolID(fmt.Sprint("p", i))})

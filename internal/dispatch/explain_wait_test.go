@@ -34,7 +34,7 @@ func (h *harness) explainWait(maxWait time.Duration, onlyTenant bool, change ...
 // could not wait exactly if a dispatch is refused.
 func TestExplainSaysWhatTheWaitWouldBe(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1, func(p *nodes.Patch) {
 			p.Services = []core.Service{{ID: "asr", Version: "1", Status: core.ServiceReady}}
 		})
@@ -118,7 +118,7 @@ func TestExplainSaysThatTheQueueIsFull(t *testing.T) {
 // TestExplainLeavesSlotsToThoseWhoWait: a slot that is free and for which others wait is not offered to a new request, and explain says so.
 func TestExplainLeavesSlotsToThoseWhoWait(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1, func(p *nodes.Patch) {
 			p.Services = []core.Service{{ID: "asr", Version: "1", Status: core.ServiceReady}}

@@ -72,8 +72,8 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// run runs a test with a harness of its own, on a fake clock.
-func run(t *testing.T, fn func(h *harness)) { runWith(t, nil, fn) }
+// runTest runs a test with a harness of its own, on a fake clock.
+func runTest(t *testing.T, fn func(h *harness)) { runWith(t, nil, fn) }
 
 func runWith(t *testing.T, change func(*dispatch.Config), fn func(h *harness)) {
 	t.Helper()

@@ -6,7 +6,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
@@ -26,7 +26,7 @@ type inFlightJob struct {
 	deadline time.Time      // of the job, by this process's clock
 	trace    *tracing.Trace // nil: tracing is off
 
-	mu          lockwait.Mutex[lockwait.DispatchJob]
+	mu          run.Mutex[run.DispatchJob]
 	job         *core.Job
 	attemptEnds time.Time // by this process's clock
 	waitEnds    time.Time // of the current phase
@@ -154,13 +154,13 @@ type inFlightTable struct {
 	seed   maphash.Seed
 	shards [inFlightShards]inFlightShard
 
-	mu    lockwait.Mutex[lockwait.DispatchCount]
+	mu    run.Mutex[run.DispatchCount]
 	count int
 	empty chan struct{} // closed when the count falls to zero; nil while no caller waits for that
 }
 
 type inFlightShard struct {
-	lockwait.Mutex[lockwait.DispatchShard]
+	run.Mutex[run.DispatchShard]
 	jobs map[core.JobID]*inFlightJob
 }
 

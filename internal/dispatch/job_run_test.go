@@ -17,7 +17,7 @@ import (
 
 func TestBusyNodeDoesNotRefuseAcceptedJob(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		if err := h.ack(p); err != nil {
@@ -38,7 +38,7 @@ func TestBusyNodeDoesNotRefuseAcceptedJob(t *testing.T) {
 
 func TestOlderMoveDoesNotHideNewerOne(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		m := &hookStore{Store: h.mem}
 		h.store.Store = m
@@ -69,7 +69,7 @@ func TestOlderMoveDoesNotHideNewerOne(t *testing.T) {
 
 func TestACKBeforeDeliveryTimesOut(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		h.transport.failWith("node-a", context.DeadlineExceeded)
@@ -97,7 +97,7 @@ func TestACKBeforeDeliveryTimesOut(t *testing.T) {
 func TestRetryDuringStoreFailure(t *testing.T) {
 	t.Parallel()
 	for _, down := range []bool{true, false} {
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			h.addNode("node-a", 1)
 			h.addNode("node-b", 1)
 			p := h.dispatch()
@@ -138,7 +138,7 @@ func reasons(j *core.Job) []core.Reason {
 
 func TestRetryAfterACKTimeout(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		first := h.dispatch()
@@ -175,7 +175,7 @@ func TestRetryAfterACKTimeout(t *testing.T) {
 
 func TestFailuresAreRetriedUntilMaxRetry(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for _, id := range []string{"node-a", "node-b", "node-c", "node-d"} {
 			h.addNode(id, 1)
 		}
@@ -208,7 +208,7 @@ func TestFailuresAreRetriedUntilMaxRetry(t *testing.T) {
 
 func TestBusyNodeCostsNoAttempt(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for _, id := range []string{"node-a", "node-b", "node-c"} {
 			h.addNode(id, 1)
 			h.transport.failWith(id, dispatch.ErrBusy)
@@ -235,7 +235,7 @@ func TestBusyNodeCostsNoAttempt(t *testing.T) {
 
 func TestBusyReportAfterDeliveryCostsNoAttempt(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		p := h.dispatch()
@@ -260,7 +260,7 @@ func TestUncertainDeliveryIsAnACKTimeout(t *testing.T) {
 	for name, err := range map[string]error{"broken": errLost, "hanging": context.DeadlineExceeded} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("node-a", 1)
 				h.addNode("node-b", 1)
 				h.transport.failWith("node-a", err)
@@ -278,7 +278,7 @@ func TestUncertainDeliveryIsAnACKTimeout(t *testing.T) {
 
 func TestJobFailsWhenNoNodeAcknowledges(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for _, id := range []string{"node-a", "node-b", "node-c"} {
 			h.addNode(id, 1)
 			h.transport.failWith(id, errLost)
@@ -294,7 +294,7 @@ func TestJobFailsWhenNoNodeAcknowledges(t *testing.T) {
 
 func TestAttemptTimeout(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		first := h.dispatch()
@@ -322,7 +322,7 @@ func TestAttemptTimeout(t *testing.T) {
 
 func TestRetryWaitsForASlot(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNode = "node-a" })
@@ -351,7 +351,7 @@ func TestRetryWaitsForASlot(t *testing.T) {
 
 func TestRetryWithoutAnotherNodeEndsAtTheDeadline(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		h.advance(31*time.Second, "node-a")
@@ -364,7 +364,7 @@ func TestRetryWithoutAnotherNodeEndsAtTheDeadline(t *testing.T) {
 
 func TestStrictJobIsNotRetriedElsewhere(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		strict := func(s *core.Spec) { s.Options.PreferredNode, s.Options.Strict = "node-a", true }
@@ -386,7 +386,7 @@ func TestStrictJobIsNotRetriedElsewhere(t *testing.T) {
 // TestResultDuringFailedDeliveryIsNoMissedACK: the reply to the delivery was lost, but the result arrived.
 func TestResultDuringFailedDeliveryIsNoMissedACK(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.transport.failWith("node-a", errLost)
 		go func() {

@@ -55,7 +55,7 @@ func TestJobMovesFromLostNode(t *testing.T) {
 	for _, acknowledged := range []bool{true, false} {
 		t.Run(fmt.Sprint("acknowledged ", acknowledged), func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("node-a", 1)
 				p := h.dispatch()
 				if acknowledged {
@@ -101,7 +101,7 @@ func TestJobMovesFromLostNode(t *testing.T) {
 // TestQuickReconnectMovesNothing: a node that has a connection again within 50 ms keeps its job.
 func TestQuickReconnectMovesNothing(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.acknowledge(h.dispatch())
 		h.addNode("node-b", 1)
@@ -119,7 +119,7 @@ func TestQuickReconnectMovesNothing(t *testing.T) {
 // TestNothingChangesWithoutASlot: a job that finds no slot stays with its node, and moves as soon as there is one.
 func TestNothingChangesWithoutASlot(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-b", 1)
 		other := h.acknowledge(h.dispatch(withRequestID("other")))
 		h.addNode("node-a", 2)
@@ -146,7 +146,7 @@ func TestNothingChangesWithoutASlot(t *testing.T) {
 // TestSlotsOfWaitingRequestsAreLeft: a job of a lost node does not take a slot for which a request waits.
 func TestSlotsOfWaitingRequestsAreLeft(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-b", 1)
 		other := h.acknowledge(h.dispatch(withRequestID("other")))
 		h.addNode("node-a", 1)
@@ -199,7 +199,7 @@ func TestJobsThatStay(t *testing.T) {
 // TestLostNodeMayGetTheJobAgain: a node that lost a job with its connection gets it again if no other node can take it.
 func TestLostNodeMayGetTheJobAgain(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.acknowledge(h.dispatch())
 		h.addNode("node-b", 1)
@@ -252,7 +252,7 @@ func TestMoveIsDecidedByTheRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("node-a", 1)
 				p := h.acknowledge(h.dispatch())
 				h.addNode("node-b", 1)
@@ -299,7 +299,7 @@ func TestLostRepliesOfAMove(t *testing.T) {
 		for _, down := range []bool{true, false} {
 			t.Run(fmt.Sprint(operation, " fails ", down), func(t *testing.T) {
 				t.Parallel()
-				run(t, func(h *harness) {
+				runTest(t, func(h *harness) {
 					h.addNode("node-a", 1)
 					p := h.acknowledge(h.dispatch())
 					h.addNode("node-b", 1)
@@ -323,7 +323,7 @@ func TestLostRepliesOfAMove(t *testing.T) {
 // TestJobIsCheckedWhileItMoves: the check of a running job that finds it moved by this instance, which does not know yet that it has, leaves it.
 func TestJobIsCheckedWhileItMoves(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.acknowledge(h.dispatch())
 		h.addNode("node-b", 1)
@@ -344,7 +344,7 @@ func TestJobIsCheckedWhileItMoves(t *testing.T) {
 // TestRefusedJobsDoNotStopOthers: a job for which no node is free does not keep another one, with other requirements, from moving.
 func TestRefusedJobsDoNotStopOthers(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		large := func(p *nodes.Patch) { p.Models = []string{"large"} }
 		h.addNode("node-a", 8, large)
 		var demanding, plain []dispatch.Placement
@@ -367,7 +367,7 @@ func TestRefusedJobsDoNotStopOthers(t *testing.T) {
 // TestTwoMovers: two instances move the same job. One of them does, and the slot of the other is free.
 func TestTwoMovers(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		other := h.otherInstance()
 		defer other.Close()
 		h.addNode("node-a", 1)
@@ -401,7 +401,7 @@ func TestTwoMovers(t *testing.T) {
 // TestWaitCountsFromTheLoss: a job that found no slot, and has to wait for one after the grace of its node, waits since the loss.
 func TestWaitCountsFromTheLoss(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-b", 1)
 		other := h.acknowledge(h.dispatch(withRequestID("other")))
 		h.addNode("node-a", 1)
@@ -437,7 +437,7 @@ func TestWaitCountsFromTheLoss(t *testing.T) {
 // TestNodesThatMayHaveTheJobAreLeftOut: a job does not move to a node that did not acknowledge it.
 func TestNodesThatMayHaveTheJobAreLeftOut(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-b", 2)
 		p := h.dispatch()
 		h.addNode("node-a", 1)
@@ -453,7 +453,7 @@ func TestNodesThatMayHaveTheJobAreLeftOut(t *testing.T) {
 // TestDelayOfASilentNode: the jobs of a silent node move like those of a lost one, and the time counts from when something came last.
 func TestDelayOfASilentNode(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.acknowledge(h.dispatch())
 		h.addNode("node-b", 1)

@@ -12,7 +12,7 @@ import (
 // TestProbeOnProbation checks that a probe does not make a node on probation, whose one slot is taken, seem to have free ones.
 func TestProbeOnProbation(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 4)
 		a := core.Admission{Limited: true, Slots: 1, Reason: core.AdmissionFailing, Times: 1}
 		declared, _, err := h.mem.Admit(h.t.Context(), store.AdmitParams{Node: "node-a", Admission: a, Fence: 1})

@@ -38,7 +38,7 @@ func TestNodeMovesAfterTheReservation(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("g", 9, withServices("x"))
 				h.addNode("s", 9, withServices("y"))
 				h.fleet.SetPools(goldAndSilver())
@@ -75,7 +75,7 @@ func TestNewNodeInAnEmptyPool(t *testing.T) {
 	for name, change := range map[string]func(*core.Spec){"bound": ofTenant(boundTenant), "not bound": func(*core.Spec) {}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("n", 9, withServices("y"), func(p *nodes.Patch) { p.Semantic = core.LangSet{"en"} })
 				h.fleet.SetPools(goldAndSilver())
 				if e := h.dispatchRefused(withRequestID("none"), change); e.Code != wire.NoCapableNode {
@@ -90,7 +90,7 @@ func TestNewNodeInAnEmptyPool(t *testing.T) {
 	}
 	t.Run("moved", func(t *testing.T) {
 		t.Parallel()
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			h.addNode("g", 9, withServices("x"))
 			h.fleet.SetPools(goldAndSilver())
 			h.dispatch(withRequestID("before"))
@@ -109,7 +109,7 @@ func TestNewNodeInAnEmptyPool(t *testing.T) {
 // TestBoundPoolLacksService: a job that requires a service which no node of its pool has counts as tried there.
 func TestBoundPoolLacksService(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("g", 9, withServices("x"))
 		h.addNode("s", 9, withServices("y", "z"))
 		h.fleet.SetPools(goldAndSilver())

@@ -25,7 +25,7 @@ func near(region string) func(*core.Spec) {
 // the few that have one.
 func TestEligiblePoolsAreSurveyedFirst(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		const poolNodes = 100
 		for i := range poolNodes {
 			h.addNode(fmt.Sprint("g", i), 1, withServices("x"))
@@ -50,7 +50,7 @@ func TestEligiblePoolsAreSurveyedFirst(t *testing.T) {
 // same.
 func TestRegionWithinPools(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("pool-eu", 1, withServices("x"), inRegion("eu"))
 		h.addNode("pool-us", 1, withServices("x"), inRegion("us"))
 		h.addNode("none-eu", 1, inRegion("eu"))
@@ -94,7 +94,7 @@ func (h *harness) waitRefused(id string, change ...func(*core.Spec)) {
 // TestRefusalOfAWaitingRequestCountsOnce: a request that selects again and again while it waits counts as one refusal and one attempt.
 func TestRefusalOfAWaitingRequestCountsOnce(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("g", 1, withServices("x"))
 		h.fleet.SetPools(goldAndSilver())
 		h.acknowledge(h.dispatch(withRequestID("first"), ofTenant(boundTenant)))
@@ -118,7 +118,7 @@ func TestRefusalOfAWaitingRequestCountsOnce(t *testing.T) {
 // all nodes are busy is, once.
 func TestRetryIsNoRefusal(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("g", 9, withServices("x"))
 		h.fleet.SetPools(goldAndSilver())
 		p := h.acknowledge(h.dispatch(withRequestID("retried"), ofTenant(boundTenant)))
@@ -151,7 +151,7 @@ func TestRetryIsNoRefusal(t *testing.T) {
 // next pool, however the node was found.
 func TestOnlyPoolIsNoFallback(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("g", 9, withServices("x"))
 		h.fleet.SetPools(goldAndSilver())
 		h.setAside("g") // it is found only when all nodes are surveyed
@@ -181,7 +181,7 @@ func (p probeCounter) Probe(ctx context.Context, ids []core.NodeID, into []store
 // TestDedicatedPools: pools whose nodes belong to other tenants are not tried. A tenant uses its own nodes and those of all tenants alike.
 func TestDedicatedPools(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		probes := 0
 		h.store.Store = probeCounter{h.store.Store, &probes}
 		d := &core.Pools{Defined: []core.PoolDefinition{{ID: "shared", RequiredServices: []string{"x"}}}}

@@ -21,7 +21,7 @@ func TestRandomFaultsInPools(t *testing.T) {
 	for seed := range *chaosSeeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				c := &chaos{harness: h, rng: rand.New(rand.NewPCG(seed, 7))}
 				p := &poolChaos{chaos: c, specs: make(map[core.JobID]core.Spec)}
 				p.setPools(poolDivisions[0])

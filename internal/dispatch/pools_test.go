@@ -73,7 +73,7 @@ func (h *harness) poolCounts() map[string]float64 {
 // TestTenantRunsInItsPool: a tenant that is bound to a pool gets no other nodes, also if its pool is full and others are free.
 func TestTenantRunsInItsPool(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("g", 2, withServices("x"))
 		h.addNode("s", 100, withServices("y"))
 		h.addNode("none", 100)
@@ -102,7 +102,7 @@ func TestTenantRunsInItsPool(t *testing.T) {
 // TestPoolWithoutCapableNode: a bound tenant whose pool has no node for the direction is refused, and the metric says which service is missing.
 func TestPoolWithoutCapableNode(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("g", 2, withServices("x"), func(p *nodes.Patch) { p.Semantic = core.LangSet{"en"} })
 		h.addNode("s", 2, withServices("y"))
 		h.fleet.SetPools(goldAndSilver())
@@ -126,7 +126,7 @@ func TestFallback(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		t.Run(fmt.Sprint("strict=", strict), func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("g", 1, withServices("x"))
 				h.addNode("s", 1, withServices("y"))
 				h.addNode("none", 1)
@@ -159,7 +159,7 @@ func TestFallback(t *testing.T) {
 // refuse the job although a node could do it.
 func TestEligiblePools(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("both", 9, withServices("x", "y", "z"))
 		h.addNode("s", 9, withServices("y", "z"))
 		all := func(p *core.Pools) { p.Scope, p.Overrides = core.ScopeAll, nil }
@@ -190,7 +190,7 @@ func TestEligiblePools(t *testing.T) {
 // TestPreferredNodeOutsideItsPool: a preferred node in another pool cannot do the job.
 func TestPreferredNodeOutsideItsPool(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("g", 9, withServices("x"))
 		h.addNode("s", 9, withServices("y"))
 		h.fleet.SetPools(goldAndSilver())
@@ -221,7 +221,7 @@ func TestBoundJobKeepsItsPool(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("g1", 1, withServices("x"))
 				h.addNode("g2", 1, withServices("x"))
 				h.addNode("s", 9, withServices("y"))
@@ -252,7 +252,7 @@ func TestBoundJobKeepsItsPool(t *testing.T) {
 // TestNodeLeavesItsPoolUnseen: a node that has left its pool, of which this instance does not know yet, gets no job that is bound to the pool.
 func TestNodeLeavesItsPoolUnseen(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("g", 9, withServices("x"))
 		h.fleet.SetPools(goldAndSilver())
 		h.dispatch(withRequestID("before"), ofTenant(boundTenant))
@@ -277,7 +277,7 @@ func TestNodeLeavesItsPoolUnseen(t *testing.T) {
 // TestSessionAffinity: the next job of a session is tried in the pool of the one before first, within the window and if there is room.
 func TestSessionAffinity(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for i := range 4 {
 			h.addNode(fmt.Sprint("g", i), 100, withServices("x"))
 			h.addNode(fmt.Sprint("s", i), 100, withServices("y"))
@@ -315,7 +315,7 @@ func TestSessionAffinity(t *testing.T) {
 // An explanation shows which nodes come last for that reason.
 func TestPreferredRegion(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		in := func(region string) func(*nodes.Patch) { return func(p *nodes.Patch) { p.Region = &region } }
 		h.addNode("near", 2, in("eu"))
 		for i := range 60 {
@@ -348,7 +348,7 @@ func TestPreferredRegion(t *testing.T) {
 // nobody in them.
 func TestPoolsChangeDuringASelection(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 1)
 		taken := store.ReserveParams{Lease: core.LeaseRef{Node: "a", Job: "other", Attempt: 1, Token: "t"}}
 		status, err := h.mem.Node(t.Context(), "a")

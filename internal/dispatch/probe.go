@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -16,7 +16,7 @@ type prober struct {
 	start func(fn func())                                         // runs fn in the background
 	busy  chan struct{}                                           // holds one element while the store is asked
 
-	mu   lockwait.Mutex[lockwait.DispatchProber]
+	mu   run.Mutex[run.DispatchProber]
 	next *probeBatch // not sent yet: new requests join it
 }
 
@@ -38,7 +38,7 @@ type probeBatch struct {
 	occupancy []store.Occupancy
 	err       error
 
-	mu        lockwait.Mutex[lockwait.DispatchBatch]
+	mu        run.Mutex[run.DispatchBatch]
 	unclaimed []int // free slots per node that no request of this batch has tried to reserve
 }
 

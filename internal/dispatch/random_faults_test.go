@@ -30,7 +30,7 @@ func TestRandomFaults(t *testing.T) {
 	for seed := range *chaosSeeds {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) { (&chaos{harness: h, rng: rand.New(rand.NewPCG(seed, 99))}).run() })
+			runTest(t, func(h *harness) { (&chaos{harness: h, rng: rand.New(rand.NewPCG(seed, 99))}).run() })
 		})
 	}
 }

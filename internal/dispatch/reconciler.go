@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -205,7 +204,7 @@ func (c *Reconciler) RestoreRecords() {
 	c.runner.tasks.Go(func(ctx context.Context) {
 		var jobs []core.JobID
 		c.runner.inFlight.each(func(f *inFlightJob) { jobs = append(jobs, f.id) })
-		parallel.ForEach(takeoverWorkers, jobs, func(id core.JobID) {
+		run.ForEach(takeoverWorkers, jobs, func(id core.JobID) {
 			c.store.retry(ctx, func() error {
 				_, err := c.store.Get(ctx, id)
 				if errors.Is(err, store.ErrNoJob) {
@@ -266,7 +265,7 @@ func (c *Reconciler) TakeOverJobs(ctx context.Context, dead core.InstanceID) err
 			return err
 		}
 		var failed atomic.Pointer[error]
-		parallel.ForEach(takeoverWorkers, leases, func(l core.Lease) {
+		run.ForEach(takeoverWorkers, leases, func(l core.Lease) {
 			if failed.Load() != nil {
 				return
 			}
@@ -312,7 +311,7 @@ func (c *Reconciler) takeOverJob(ctx context.Context, l core.Lease, dead core.In
 func (c *Reconciler) moveWhenRetryExpires(ctx context.Context, l core.Lease, job *core.Job) {
 	l.Young = false
 	for wait := job.Retry.Sub(job.Updated); ; wait = retryLease {
-		if !backoff.SleepJitter(ctx, wait+retryLease/10, 0.1) {
+		if !run.SleepJitter(ctx, wait+retryLease/10, 0.1) {
 			return
 		}
 		current, err := c.store.Get(ctx, job.ID)

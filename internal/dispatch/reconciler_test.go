@@ -19,7 +19,7 @@ import (
 
 func TestLostNodeThatReturnsWithItsJobKeepsTheSlot(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		time.Sleep(5 * time.Second)
 		p := h.dispatch()
@@ -48,7 +48,7 @@ func TestRegistrationDuringDeliveryReleasesNothing(t *testing.T) {
 	for _, moment := range []string{"before the record", "after the record", "during the delivery"} {
 		t.Run(moment, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("node-a", 1)
 				m := &hookStore{Store: h.mem}
 				again := func() {
@@ -88,7 +88,7 @@ func TestRegistrationDuringDeliveryReleasesNothing(t *testing.T) {
 
 func TestRegistrationDuringRetryDoesNotStopIt(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		h.advance(3*time.Second, "node-a")
@@ -106,7 +106,7 @@ func TestRegistrationDuringRetryDoesNotStopIt(t *testing.T) {
 
 func TestHeartbeatNumbersThatStartAgain(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		beat := func(seq uint64) {
 			if _, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Seq: seq}); err != nil {
@@ -127,7 +127,7 @@ func TestHeartbeatNumbersThatStartAgain(t *testing.T) {
 
 func TestHeartbeatWithoutHealthKeepsHealth(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.stopFollower()
 		h.changeInStore("node-a", func(n *core.Node) { n.Health = core.HealthDraining })
@@ -141,7 +141,7 @@ func TestHeartbeatWithoutHealthKeepsHealth(t *testing.T) {
 
 func TestJobsOfSilentNodeAreMoved(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 2)
 		p, q := h.dispatch(), h.dispatch(withRequestID("req-2"))
 		for _, one := range []struct{ err error }{{h.ack(p)}, {h.ack(q)}} {
@@ -177,7 +177,7 @@ func TestJobsOfSilentNodeAreMoved(t *testing.T) {
 
 func TestJobsOfOfflineNodeAreMoved(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		if err := h.ack(p); err != nil {
@@ -197,7 +197,7 @@ func TestJobsOfOfflineNodeAreMoved(t *testing.T) {
 
 func TestUnlistedJobsOfRegisteredNodeAreMoved(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 3)
 		kept, lost := h.dispatch(), h.dispatch(withRequestID("req-2"))
 		if err := h.ack(lost); err != nil {
@@ -237,7 +237,7 @@ func TestUnlistedJobsOfRegisteredNodeAreMoved(t *testing.T) {
 
 func TestRegistrationDuringRetryKeepsTheLease(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		h.advance(4*time.Second, "node-a")
@@ -287,7 +287,7 @@ func TestJobsOfEarlierStoreIncarnation(t *testing.T) {
 
 func TestHeartbeatOfUnknownNode(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		_, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: nodes.Patch{Health: core.HealthReady}})
 		wantCode(t, err, wire.NotFound)
 		slots, url := 1, "http://127.0.0.1:9/a"
@@ -306,7 +306,7 @@ func TestHeartbeatOfUnknownNode(t *testing.T) {
 // arrived, and comes after it.
 func TestListSentBeforeResultTakesNoSlot(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		if err := h.done(p); err != nil {
@@ -325,7 +325,7 @@ func TestListSentBeforeResultTakesNoSlot(t *testing.T) {
 // another instance has moved them or the node had gone offline before.
 func TestOnlyMovedJobsAreLogged(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.stopFollower() // the test calls MoveJobsOfSilent itself
 		var log bytes.Buffer
 		instance := func(id core.InstanceID) *nodes.Registry {

@@ -11,7 +11,7 @@ import (
 // than a selection probes.
 func TestFreeNodeOutsideAFullRegion(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for _, lease := range h.fillNodes(700, inRegion("eu")) {
 			h.fleet.Observe(h.fleet.Node(lease.Node), 1, 1, h.fleet.Now())
 		}

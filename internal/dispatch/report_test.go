@@ -19,7 +19,7 @@ import (
 
 func TestResultBeforeACK(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		if err := h.done(p); err != nil {
@@ -37,7 +37,7 @@ func TestResultBeforeACK(t *testing.T) {
 // more.
 func TestReportAboutAJobOfAnotherTenant(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		for tenant, want := range map[core.TenantID]wire.Code{"beta": wire.NotFound, "": wire.NotHolder} {
@@ -56,7 +56,7 @@ func TestReportAboutAJobOfAnotherTenant(t *testing.T) {
 func TestReportDuringStoreFailureCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	for _, down := range []bool{true, false} {
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			h.addNode("node-a", 1)
 			p := h.dispatch()
 			h.store.failNext(down, "commit", 1)
@@ -87,7 +87,7 @@ func (h *harness) wantLost(kind string, n float64) {
 
 func TestLostRecordIsRestored(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		f := h.makeLossy()
 		h.addNode("node-a", 1)
 		p := h.dispatch()
@@ -103,7 +103,7 @@ func TestLostRecordIsRestored(t *testing.T) {
 
 func TestLostRecordDoesNotStopRetry(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		f := h.makeLossy()
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
@@ -125,7 +125,7 @@ func TestLostRecordDoesNotStopRetry(t *testing.T) {
 // had, and the job is given to a node all the same.
 func TestRetryOutlivesEmptiedStore(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		records := &emptiableStore{Store: h.store.Store}
 		records.empty()
 		h.store.Store = records
@@ -167,7 +167,7 @@ func TestRetryOutlivesEmptiedStore(t *testing.T) {
 
 func TestFailureOfJobWithLostRecord(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		f := h.makeLossy()
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
@@ -185,7 +185,7 @@ func TestFailureOfJobWithLostRecord(t *testing.T) {
 
 func TestLostLeaseIsRestored(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		f := h.makeLossy()
 		h.addNode("node-a", 2)
 		p := h.dispatch()
@@ -205,7 +205,7 @@ func TestLostLeaseIsRestored(t *testing.T) {
 // TestExpiredRecordIsNotRestored: the record of a job that has ended here is not written again.
 func TestExpiredRecordIsNotRestored(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		f := h.makeLossy()
 		h.addNode("node-a", 1)
 		p := h.dispatch()
@@ -222,7 +222,7 @@ func TestUnavailableServiceIsMarkedAndJobRetried(t *testing.T) {
 	t.Parallel()
 	with := func(p *nodes.Patch) { p.Services = []core.Service{{ID: "asr-x", Status: core.ServiceReady}} }
 	needs := func(s *core.Spec) { s.Options.RequiredServices = []string{"asr-x"} }
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 5, with)
 		p := h.dispatch(needs)
 		h.addNode("node-b", 5, with)
@@ -251,7 +251,7 @@ func TestUnavailableServiceIsMarkedAndJobRetried(t *testing.T) {
 
 func TestUnavailableReportsAreRateLimited(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		u := nodes.Unavailable{Node: "node-a", Service: "asr-x"}
 		for range 60 {
@@ -274,7 +274,7 @@ func TestUnavailableReportsAreRateLimited(t *testing.T) {
 
 func TestLateResultWhileRetrying(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		h.advance(5*time.Second, "node-a")
@@ -290,7 +290,7 @@ func TestLateResultWhileRetrying(t *testing.T) {
 
 func TestReportsNotFromTheHolderAreFenced(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		foreign, future, old := p, p, reportOf(p)
@@ -321,7 +321,7 @@ func TestReportsNotFromTheHolderAreFenced(t *testing.T) {
 // TestUnavailableReportOverRateRetriesJob: only the marks are limited, because the node has given the job up either way.
 func TestUnavailableReportOverRateRetriesJob(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 4)
 		first := h.dispatch()
 		if err := h.ack(first); err != nil {
@@ -360,7 +360,7 @@ func TestUnavailableReportOverRateRetriesJob(t *testing.T) {
 // TestUnavailableReportRetriesJobWithoutMark: the job is retried although the mark could not be written.
 func TestUnavailableReportRetriesJobWithoutMark(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 4)
 		first := h.dispatch()
 		h.addNode("b", 4)
@@ -382,7 +382,7 @@ func TestUnavailableReportRetriesJobWithoutMark(t *testing.T) {
 // TestLateACKWhileRetrying: a late ACK is accepted while no other node has the job, because the node's result will be taken.
 func TestLateACKWhileRetrying(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		h.advance(3*time.Second, "node-a")
@@ -405,7 +405,7 @@ func TestLateACKWhileRetrying(t *testing.T) {
 // sends the result again. It is accepted, and the job keeps its first result.
 func TestResultIsRepeatedAfterRegistration(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		if err := h.done(p); err != nil {

@@ -39,7 +39,7 @@ func TestNothingIsGrantedAfterTheFence(t *testing.T) {
 
 func TestFailedCreateDoesNotAffectRepeatedRequest(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 2)
 		h.store.failNext(true, "create", 1)
 		h.store.failNext(true, "apply", 2)
@@ -65,7 +65,7 @@ func TestFailedCreateDoesNotAffectRepeatedRequest(t *testing.T) {
 
 func TestRepeatedRequestOfFailedJob(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for _, id := range []string{"node-a", "node-b", "node-c"} {
 			h.addNode(id, 1)
 		}
@@ -80,7 +80,7 @@ func TestRepeatedRequestOfFailedJob(t *testing.T) {
 
 func TestHangingStoreIsRefusedInTime(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		hanging := &hangingStore{Store: h.mem}
 		hanging.on.Store(true)
@@ -105,7 +105,7 @@ func TestHangingStoreIsRefusedInTime(t *testing.T) {
 
 func TestJobFromDispatchToResult(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch(func(s *core.Spec) { s.Options.RequiredModels = nil })
 		if p.Node != "node-a" || p.Attempt != 1 {
@@ -144,7 +144,7 @@ func TestJobFromDispatchToResult(t *testing.T) {
 
 func TestRefusalsHaveReasons(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		wantCode(t, h.dispatchRefused(), wire.NoCapableNode)
 		h.addNode("node-a", 1)
 		e := h.dispatchRefused(func(s *core.Spec) { s.Direction.Tgt = "de" })
@@ -168,7 +168,7 @@ func TestRefusalsHaveReasons(t *testing.T) {
 
 func TestSameRequestGivesSameJob(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for i := range 8 {
 			h.addNode(fmt.Sprint("node-", i), 8)
 		}
@@ -225,7 +225,7 @@ func TestSameRequestGivesSameJob(t *testing.T) {
 
 func TestExistingRecordAnswersInsteadOfRefusal(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		first := h.dispatch()
 		other := dispatch.New(dispatch.Config{Instance: "i-other", DecideWithin: time.Second, ACKTimeout: time.Second, AttemptTimeout: timing.Attempt, JobTimeout: timing.Job},
@@ -248,7 +248,7 @@ func TestExistingRecordAnswersInsteadOfRefusal(t *testing.T) {
 
 func TestDrainWaitsForInFlightJobs(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 2)
 		p := h.dispatch()
 		drained := make(chan int)
@@ -285,7 +285,7 @@ func TestStoreFailureDuringDispatchIsARefusal(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("node-a", 1)
 				h.store.failNext(c.down, c.operation, 1)
 				wantCode(t, h.dispatchRefused(), wire.SchedulerDependencyDown)
@@ -309,7 +309,7 @@ func TestStoreFailureDuringDispatchIsARefusal(t *testing.T) {
 
 func TestNoRefusalWhileTheRecordCannotBeRead(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.store.failNext(true, "get", 1)
 		wantCode(t, h.dispatchRefused(), wire.SchedulerDependencyDown)
 		wantCode(t, h.dispatchRefused(), wire.NoCapableNode)
@@ -319,7 +319,7 @@ func TestNoRefusalWhileTheRecordCannotBeRead(t *testing.T) {
 func TestReleaseIsRetried(t *testing.T) {
 	t.Parallel()
 	for _, down := range []bool{true, false} {
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			h.addNode("node-a", 1)
 			p := h.dispatch()
 			h.store.failNext(down, "release", 3)
@@ -336,7 +336,7 @@ func TestReleaseIsRetried(t *testing.T) {
 // TestCallerDoesNotWaitForRetry: the job is accepted by then, and continues without the caller.
 func TestCallerDoesNotWaitForRetry(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.transport.failWith("node-a", errLost)
 		began := time.Now()
@@ -365,7 +365,7 @@ func TestCallerDoesNotWaitForRetry(t *testing.T) {
 // TestDrainHandsOffRetries: another instance takes the retry over.
 func TestDrainHandsOffRetries(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch()
 		if err := h.fail(p, core.ReasonNodeFailed); err != nil {
@@ -388,7 +388,7 @@ func TestDrainHandsOffRetries(t *testing.T) {
 // While an instance leaves, it refuses new requests and still dispatches utterances of its sessions.
 func TestLeavingDispatcherServesItsSessions(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 4)
 		h.dispatcher.Leave()
 		if e := h.dispatchRefused(); e.Code != wire.AllCandidatesFullOrFailed {

@@ -86,7 +86,7 @@ func TestRetryOnOnlyUsableNode(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("a", 1)
 				h.addNode("b", 1)
 				p := h.dispatch(preferNode("b"))
@@ -121,7 +121,7 @@ func TestRetryOnNodeRegisteredAgain(t *testing.T) {
 		for _, other := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, with another %t", name, other), func(t *testing.T) {
 				t.Parallel()
-				run(t, func(h *harness) {
+				runTest(t, func(h *harness) {
 					h.addNode("a", 1)
 					p := h.dispatch()
 					h.transport.drop(p)
@@ -167,7 +167,7 @@ func TestRetryIsNotGrantedAfterTheFence(t *testing.T) {
 // sent, so that it can wait on its own terms and report why. The repeated request is the same job.
 func TestRefusedDeliveryRefusesWaitingCaller(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 1)
 		h.transport.failWith("a", dispatch.ErrRefused)
 		began := time.Now()
@@ -198,7 +198,7 @@ func TestRefusedDeliveryRefusesWaitingCaller(t *testing.T) {
 // TestRefusedDeliveryGoesToAnotherNode: before the request is refused.
 func TestRefusedDeliveryGoesToAnotherNode(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("a", 1)
 		h.addNode("b", 1)
 		h.transport.failWith("a", dispatch.ErrRefused)
@@ -213,7 +213,7 @@ func TestRefusedDeliveryGoesToAnotherNode(t *testing.T) {
 // expired and the slot was given to another job. The job must not be delivered then.
 func TestStalledDispatchDoesNotDeliver(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		stalled := 2*(timing.Attempt+timing.ReservedTTL) + time.Second/2
 		h.store.stallAfter("create", stalled)
@@ -245,7 +245,7 @@ func TestStalledDispatchDoesNotDeliver(t *testing.T) {
 // reservation in the same attempt.
 func TestStalledRetryReservesAgain(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		first := h.dispatch()
 		if err := h.ack(first); err != nil {

@@ -8,11 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
@@ -34,9 +32,9 @@ type runner struct {
 	outcomes  Outcomes // nil: no sessions
 	metrics   *telemetry.Metrics
 	log       *slog.Logger
-	tasks     *parallel.Group
-	decide    *deadline.Limit // for selections
-	deliver   *deadline.Limit // for deliveries
+	tasks     *run.Group
+	decide    *run.Limit // for selections
+	deliver   *run.Limit // for deliveries
 
 	durations durations // of attempts that ended with a result
 	lost      lostNodes
@@ -93,7 +91,7 @@ const checkInterval = 2 * time.Second
 
 // armCheck arms the timer for the next check of a running job.
 func (r *runner) armCheck(f *inFlightJob, token core.Token, now time.Time) {
-	f.arm(token, phaseRunning, now.Add(backoff.Jitter(checkInterval, 0.2)), r.timerFunc(f))
+	f.arm(token, phaseRunning, now.Add(run.Jitter(checkInterval, 0.2)), r.timerFunc(f))
 }
 
 // timerFunc returns the function that a job's timer calls.

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/deadline"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
@@ -33,7 +33,7 @@ type selector struct {
 }
 
 func newSelector(
-	st *storeClient, fl *fleet.Fleet, pk *pick.Picker, sl *slots, decide *deadline.Limit, m *telemetry.Metrics, log *slog.Logger,
+	st *storeClient, fl *fleet.Fleet, pk *pick.Picker, sl *slots, decide *run.Limit, m *telemetry.Metrics, log *slog.Logger,
 ) *selector {
 	s := &selector{store: st, fleet: fl, picker: pk, slots: sl, metrics: m, log: log, pools: poolCounter{m.Pools, fl, pk}}
 	s.prober = newProber(

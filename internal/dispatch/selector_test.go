@@ -19,7 +19,7 @@ import (
 // the next attempt goes to a node of a third instance, if there is one.
 func TestRetryAvoidsNodesOfAnInstanceThatMissedACKs(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		ownedBy := func(owner core.InstanceID) func(*nodes.Patch) {
 			return func(p *nodes.Patch) { p.Owner = &owner }
 		}
@@ -39,7 +39,7 @@ func TestRetryAvoidsNodesOfAnInstanceThatMissedACKs(t *testing.T) {
 func TestRetryIgnoresIncapablePreferredNode(t *testing.T) {
 	t.Parallel()
 	prefer := func(s *core.Spec) { s.Options.PreferredNode = "node-p" }
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-p", 1)
 		h.addNode("node-b", 1)
 		h.dispatch(withRequestID("fill"), prefer)
@@ -58,7 +58,7 @@ func TestRetryIgnoresIncapablePreferredNode(t *testing.T) {
 
 func TestExplainFindsPreferredNodeBeyondItsLimit(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for i := range 12 {
 			h.addNode(fmt.Sprintf("node-%02d", i), 1)
 		}
@@ -71,7 +71,7 @@ func TestExplainFindsPreferredNodeBeyondItsLimit(t *testing.T) {
 
 func TestSilentNodeIsStaleNotIncapable(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		time.Sleep(17 * time.Second)
 		synctest.Wait()
@@ -118,7 +118,7 @@ func TestOutageIsNamed(t *testing.T) {
 // a fleet that is full for a moment would cost the store more than one that is not, and would not recover.
 func TestManyRefusalsShareProbes(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		const size, requests = 20, 200
 		for i := range size {
 			h.addNode(fmt.Sprintf("n%d", i), 1)
@@ -154,7 +154,7 @@ func TestManyRefusalsShareProbes(t *testing.T) {
 // would be asked more often for each job the slower it is.
 func TestSlotsBeingReservedAreNotChosen(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		const nodes, slots = 10, 2
 		for i := range nodes {
 			h.addNode(fmt.Sprint("node-", i), slots)
@@ -192,7 +192,7 @@ func TestPreferenceIsDroppedForRecordedJob(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("a", 1)
 				h.transport.failWith("a", dispatch.ErrBusy)
 				job := h.dispatchUntilPlaced(func(s *core.Spec) { s.Options.PreferredNode = "a" })
@@ -215,7 +215,7 @@ func TestPreferenceIsDroppedForRecordedJob(t *testing.T) {
 // slot to be used before a request is refused.
 func TestNoRefusalWhileASlotIsFree(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		const fleet = 500
 		for i := range fleet {
 			h.addNode(fmt.Sprintf("node-%03d", i), 1)
@@ -235,7 +235,7 @@ func TestPreferredNode(t *testing.T) {
 	prefer := func(id core.NodeID, strict bool) func(*core.Spec) {
 		return func(s *core.Spec) { s.Options.PreferredNode, s.Options.Strict = id, strict }
 	}
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		for i := range 20 {
 			h.addNode(fmt.Sprint("node-", i), 2)
 		}
@@ -268,7 +268,7 @@ func TestPreferredNode(t *testing.T) {
 
 func TestSilentPreferredNodeIsNotIncapable(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		h.advance(20*time.Second, "node-b") // node-a is silent
@@ -280,7 +280,7 @@ func TestSilentPreferredNodeIsNotIncapable(t *testing.T) {
 
 func TestLoweredMaxJobs(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 3)
 		p := h.dispatch()
 		h.dispatch(withRequestID("req-2"))
@@ -298,7 +298,7 @@ func TestLoweredMaxJobs(t *testing.T) {
 
 func TestWithdrawnLanguageIsNotGrantedFromStaleFleet(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 5)
 		h.dispatch(withRequestID("warm"))
 		h.stopFollower()
@@ -316,7 +316,7 @@ func TestWithdrawnLanguageIsNotGrantedFromStaleFleet(t *testing.T) {
 // again; also one that has registered again.
 func TestChangedNodeIsReservedAgain(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 5)
 		h.dispatch(withRequestID("warm"))
 		h.stopFollower()
@@ -334,7 +334,7 @@ func TestChangedNodeIsReservedAgain(t *testing.T) {
 // it finds it grants.
 func TestNoRefusalFromPartialFleet(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.stopFollower() // which would complete the fleet
 		h.fleet.SetPartial(true)
 		if e := h.dispatchRefused(); e.Code != wire.SchedulerDependencyDown || e.RetryAfterMS == 0 {
@@ -351,7 +351,7 @@ func TestNoRefusalFromPartialFleet(t *testing.T) {
 
 func TestNodeThatMissesACKIsSetAside(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 10)
 		h.addNode("node-b", 10)
 		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNode = "node-a" })

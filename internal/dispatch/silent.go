@@ -8,9 +8,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -59,7 +59,7 @@ func (d *durations) silentAfter() time.Duration {
 
 // watchSilent sets nodes aside that do not acknowledge jobs or hold silent jobs of this instance, until the context ends.
 func (r *runner) watchSilent(ctx context.Context) {
-	for backoff.Sleep(ctx, silentInterval) {
+	for run.Sleep(ctx, silentInterval) {
 		r.setSilentAside(time.Now())
 		if r.cfg.MissedACKs != nil {
 			r.cfg.MissedACKs(func(m MissedACK) {

@@ -50,7 +50,7 @@ func (h *harness) startJob(request, node string) dispatch.Placement {
 // there are other nodes.
 func TestSilentNodeIsSetAside(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		defer h.watchSilent()()
 		h.addNode("node-a", 10)
 		h.addNode("node-b", 20)
@@ -83,7 +83,7 @@ func TestSilentNodeIsSetAside(t *testing.T) {
 // TestNodeThatSendsPartialsIsNotSilent: jobs that take long are no reason to set a node aside while it sends partial results of them.
 func TestNodeThatSendsPartialsIsNotSilent(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		defer h.watchSilent()()
 		h.addNode("node-a", 10)
 		h.addNode("node-b", 10)
@@ -115,7 +115,7 @@ func TestNodeThatSendsPartialsIsNotSilent(t *testing.T) {
 // TestNoNodeIsSilentBeforeAJobHasEnded: until it is known how long jobs take, no node is set aside.
 func TestNoNodeIsSilentBeforeAJobHasEnded(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		defer h.watchSilent()()
 		h.addNode("node-a", 10)
 		h.startJob("one", "node-a")

@@ -8,16 +8,15 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 // storeBackoff is the backoff between two tries of a store operation, and between two selections for one job.
-var storeBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
+var storeBackoff = run.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // storeClient is the store, with its errors counted and logged.
 type storeClient struct {
@@ -57,7 +56,7 @@ type slots struct {
 	fleet     *fleet.Fleet
 	transport Transport
 	offerer   *offerer
-	tasks     *parallel.Group
+	tasks     *run.Group
 }
 
 // release frees the slot of a lease. With park the lease's name stays, so that the job can still be found through it.

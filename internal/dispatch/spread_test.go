@@ -112,7 +112,7 @@ func TestUtteranceAvoidsTheNodeBefore(t *testing.T) {
 // TestSuccessionsAreCounted: the metric shows the share of jobs that went to the node of the job before, whether or not jobs are spread.
 func TestSuccessionsAreCounted(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 100)
 		for i, before := range []core.NodeID{"", "node-a", "node-b", "node-a"} {
 			s := spec(withRequestID(fmt.Sprint("req-", i)), func(s *core.Spec) { s.Utterance.Turn = int64(i + 1) })

@@ -25,7 +25,7 @@ func TestTakeOverJobs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("node-a", 1)
 				dead := h.otherInstance()
 				p, err := dead.Dispatch(t.Context(), dispatch.Request{Spec: spec()})
@@ -78,7 +78,7 @@ func TestTakeOverJobs(t *testing.T) {
 // TestTakeOverLeavesJobsOfLiveInstances: only the jobs of the dead instance are taken over.
 func TestTakeOverLeavesJobsOfLiveInstances(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		p := h.dispatch()
@@ -96,7 +96,7 @@ func TestTakeOverLeavesJobsOfLiveInstances(t *testing.T) {
 // TestDeadlineAfterTakeover: a job ends within the job timeout from its creation, whichever instance runs it.
 func TestDeadlineAfterTakeover(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		dead := h.otherInstance()
 		p := h.dispatchAcknowledged(dead, spec())
@@ -120,7 +120,7 @@ func TestDeadlineAfterTakeover(t *testing.T) {
 // No instance takes the job over, but it ends.
 func TestHandedOffRetryEndsWithoutTakeover(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		leaving := h.otherInstance()
 		p := h.dispatchAcknowledged(leaving, spec())
@@ -156,7 +156,7 @@ func TestHandedOffRetryEndsWithoutTakeover(t *testing.T) {
 // the node and owns the retry, and is then killed. The lease has this instance's token.
 func TestTakeOverRetryOfAnotherInstancesJob(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		p := h.dispatch() // on this instance
 		if err := h.ack(p); err != nil {
@@ -192,7 +192,7 @@ func TestTakeOverRetryOfAnotherInstancesJob(t *testing.T) {
 // grace period dies, and its last node is dead. The client came back without the audio, and waits for the outcome.
 func TestJobThatWaitsForAudioEndsAfterItsInstanceDied(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		a := h.otherInstance(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		p := h.dispatchAcknowledged(a, spec(ofSession))
@@ -219,7 +219,7 @@ func TestJobThatWaitsForAudioEndsAfterItsInstanceDied(t *testing.T) {
 // TestChecksOfTakenOverJobsAreSpread: jobs that were taken over together are not checked together.
 func TestChecksOfTakenOverJobsAreSpread(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 40)
 		dead := h.otherInstance()
 		for i := range 40 {
@@ -256,7 +256,7 @@ func TestChecksOfTakenOverJobsAreSpread(t *testing.T) {
 // reports. The dispatcher continues with the node's new epoch when the attempt is over, and keeps no entry for ever.
 func TestReboundJobEndsOnItsDispatcher(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		dispatcher := h.otherInstance()
 		defer dispatcher.Close()
@@ -296,7 +296,7 @@ func (s *reregisteringStore) Apply(ctx context.Context, p store.ApplyParams) (st
 // moved nevertheless, and the dispatcher keeps no entry without a timer.
 func TestJobReboundAgainAndAgain(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		st := &reregisteringStore{Store: h.store, left: 4}
 		dispatcher := dispatch.New(dispatch.Config{
@@ -324,7 +324,7 @@ func TestJobReboundAgainAndAgain(t *testing.T) {
 // TestTakenOverRetryKeepsFreeAttempt: a retry after NODE_BUSY costs no attempt, also when another instance takes it over.
 func TestTakenOverRetryKeepsFreeAttempt(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		dead := h.otherInstance()
 		p := h.dispatchAcknowledged(dead, spec())

@@ -4,9 +4,8 @@ import (
 	"container/heap"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -16,7 +15,7 @@ import (
 type roomLines struct {
 	limit int // of all waiters
 
-	mu    lockwait.Mutex[lockwait.DispatchTenants]
+	mu    run.Mutex[run.DispatchTenants]
 	lines map[roomKey]*roomLine
 	count int
 }
@@ -40,7 +39,7 @@ type roomLine struct {
 // set records a refusal of a request of the line.
 func (l *roomLine) set(why tenantRefusal) {
 	l.refusal, l.refused = why, time.Now()
-	l.askAt = l.refused.Add(backoff.Jitter(recheckAfter(why.err), 0.2))
+	l.askAt = l.refused.Add(run.Jitter(recheckAfter(why.err), 0.2))
 }
 
 // refusalNow returns the refusal with the time after which a rate admits a request from now on.

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -22,16 +20,16 @@ type tenantLimits struct {
 	gate     *tenants.Gate // nil: no tenant has limits
 	cfg      *Config
 	store    *storeClient
-	tasks    *parallel.Group
+	tasks    *run.Group
 	inFlight *inFlightTable
 	tokens   *tokenSource
 	rooms    *roomLines
 
-	mu   lockwait.Mutex[lockwait.DispatchHeld]
+	mu   run.Mutex[run.DispatchHeld]
 	held map[*admission]struct{} // counts of requests that wait in the queue
 }
 
-func newTenantLimits(cfg *Config, st *storeClient, tasks *parallel.Group, inFlight *inFlightTable, tokens *tokenSource) *tenantLimits {
+func newTenantLimits(cfg *Config, st *storeClient, tasks *run.Group, inFlight *inFlightTable, tokens *tokenSource) *tenantLimits {
 	return &tenantLimits{
 		gate: cfg.Tenants, cfg: cfg, store: st, tasks: tasks, inFlight: inFlight, tokens: tokens,
 		rooms: newRoomLines(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)), held: make(map[*admission]struct{}),
@@ -150,7 +148,7 @@ func (l *tenantLimits) remove(spec *core.Spec, token core.Token, undo bool) {
 
 // RenewTenants restores the counts of jobs and of waiting requests that the store has lost, from time to time, until the context ends.
 func (d *Dispatcher) RenewTenants(ctx context.Context) {
-	for d.limits.gate != nil && backoff.Sleep(ctx, backoff.Jitter(tenants.RenewJobsInterval, 0.1)) {
+	for d.limits.gate != nil && run.Sleep(ctx, run.Jitter(tenants.RenewJobsInterval, 0.1)) {
 		d.limits.renewJobs(ctx)
 		d.limits.renewHeld(ctx)
 	}

@@ -38,7 +38,7 @@ func (h *harness) startMarking() (stop func()) {
 // without end. Jobs are dispatched, acknowledged, retried after a report and done, while no time passes: nothing waits for the worker.
 func TestStormOfReportsDelaysNoDispatch(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		const many = 100
 		for i := range many {
 			h.addNode(fmt.Sprint("n", i), 4)

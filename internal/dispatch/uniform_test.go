@@ -11,12 +11,12 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -107,7 +107,7 @@ func (c *cluster) startNode(ctx context.Context, p *peer, id core.NodeID) {
 		c.t.Fatal(err)
 	}
 	c.tasks.Go(func() {
-		for backoff.Sleep(ctx, c.between(4*time.Second, 6*time.Second)) {
+		for run.Sleep(ctx, c.between(4*time.Second, 6*time.Second)) {
 			if _, err := p.registry.Heartbeat(ctx, nodes.Heartbeat{Node: id}); err != nil && ctx.Err() == nil {
 				c.t.Error(err)
 			}

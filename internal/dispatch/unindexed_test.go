@@ -14,7 +14,7 @@ import (
 // has them all, and to its preferred region first.
 func TestRestrictionsWithoutAnIndex(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		var services []string
 		for i := range 12 {
 			services = append(services, fmt.Sprint("service-", i))

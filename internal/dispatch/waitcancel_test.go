@@ -36,7 +36,7 @@ func (h *harness) waitBehindAnother() (busy dispatch.Placement, one *waitingRequ
 // cancels only its own.
 func TestCancelWaiting(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
 		first := h.startWaiting(h.t.Context(), "first", time.Minute, ofTenant("a"))
@@ -83,7 +83,7 @@ func TestCancelWhileItIsPlaced(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				busy, one, id := h.waitBehindAnother()
 				hook(h, func(job core.JobID) {
 					if job != id {
@@ -112,7 +112,7 @@ func TestCancelWhileItIsPlaced(t *testing.T) {
 // TestCancelIsKeptWhenATryFails: a request that is cancelled while a try fails is not tried again.
 func TestCancelIsKeptWhenATryFails(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		busy, one, id := h.waitBehindAnother()
 		h.store.onReserve = func(p store.ReserveParams, _ store.Verdict) {
 			if p.Lease.Job != id {

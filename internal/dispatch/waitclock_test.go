@@ -87,7 +87,7 @@ func (h *harness) loseQueue() {
 // deadlines, and those that leave at the same time do not stay in the queue.
 func TestQueueLostWithItsClock(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		st := &otherClock{Store: h.store}
 		d, busy := h.fullInstance(st)
 		defer d.Close()
@@ -125,7 +125,7 @@ func TestQueueLostWithItsClock(t *testing.T) {
 // has changed.
 func TestClockOfTheStoreIsOld(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		st := &otherClock{Store: h.store}
 		d, _ := h.fullInstance(st)
 		defer d.Close()

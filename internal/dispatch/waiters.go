@@ -9,7 +9,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // waiter is a request of this instance that waits in a queue for a slot.
@@ -49,7 +49,7 @@ func (w *waiter) params(maxWaiting int, repeat bool) fairqueue.EnqueueParams {
 type waiters struct {
 	count atomic.Int64
 
-	mu          lockwait.Mutex[lockwait.DispatchWaiting]
+	mu          run.Mutex[run.DispatchWaiting]
 	byID        map[string]*waiter
 	byPool      map[core.PoolID]int
 	byTenant    map[core.TenantID]int

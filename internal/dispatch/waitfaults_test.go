@@ -144,7 +144,7 @@ func TestOfferedNodeSeemsBusy(t *testing.T) {
 // TestBeatDuringAGrant: a request that is served while its instance says that it is alive is not taken for one that the queue has lost.
 func TestBeatDuringAGrant(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		st := &hookedStore{Store: h.store}
 		d, busy := h.fullInstance(st)
 		defer d.Close()
@@ -172,7 +172,7 @@ func TestBeatDuringAGrant(t *testing.T) {
 func TestBeatAfterAFailure(t *testing.T) {
 	t.Parallel()
 	for failure := 800 * time.Millisecond; failure < 1000*time.Millisecond; failure += 25 * time.Millisecond {
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			st := &hookedStore{Store: h.store}
 			d, _ := h.fullInstance(st)
 			defer d.Close()
@@ -192,7 +192,7 @@ func TestBeatAfterAFailure(t *testing.T) {
 // TestOfferBeforeTheReply: an offer that comes before the reply of the queue is used.
 func TestOfferBeforeTheReply(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		st := &hookedStore{Store: h.store}
 		d, busy := h.fullInstance(st)
 		defer d.Close()
@@ -213,7 +213,7 @@ func TestOfferBeforeTheReply(t *testing.T) {
 // TestPlainRequestDoesNotJoinAWait: a request that does not wait is answered at once although the same one waits.
 func TestPlainRequestDoesNotJoinAWait(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.acknowledge(h.dispatch())
 		h.startWaiting(h.t.Context(), "same", 5*time.Second)
@@ -228,7 +228,7 @@ func TestPlainRequestDoesNotJoinAWait(t *testing.T) {
 // TestLongWaitJoinsAShortOne: of the same request that is sent twice, the one that may wait longer goes on waiting.
 func TestLongWaitJoinsAShortOne(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
 		short := h.startWaiting(h.t.Context(), "same", 200*time.Millisecond)
@@ -255,7 +255,7 @@ func TestLongWaitJoinsAShortOne(t *testing.T) {
 // TestSlowProbesDoNotDelayBeats: the waiters of an instance stay in the queue while its probes take long.
 func TestSlowProbesDoNotDelayBeats(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		st := &hookedStore{Store: h.store}
 		d, _ := h.fullInstance(st)
 		defer d.Close()
@@ -281,7 +281,7 @@ func TestSlowProbesDoNotDelayBeats(t *testing.T) {
 // not taken for one of a dead instance.
 func TestSlowRepeatsDoNotDelayBeats(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.fleet.SetPools(goldAndSilver(isStrict))
 		h.addNode("g", 1, withServices("x"))
 		st := &hookedStore{Store: h.store}
@@ -319,7 +319,7 @@ func TestSlowRepeatsDoNotDelayBeats(t *testing.T) {
 // TestSecondOfferIsPassedOn: a request that gets its slot when it was offered another one, because it took long, lets the next request have that.
 func TestSecondOfferIsPassedOn(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		d := h.secondInstance(unsweptStore{h.store}, h.fleet)
@@ -352,7 +352,7 @@ func TestSecondOfferIsPassedOn(t *testing.T) {
 // TestLeavingInstanceEndsWaits: requests over HTTP do not wait on an instance that is leaving.
 func TestLeavingInstanceEndsWaits(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.acknowledge(h.dispatch())
 		w := h.startWaiting(h.t.Context(), "w", 20*time.Second)
@@ -367,7 +367,7 @@ func TestLeavingInstanceEndsWaits(t *testing.T) {
 // TestDeadWaitersDoNotBlockOthers: when all instances that had waiters are dead, the others find out, although they have none.
 func TestDeadWaitersDoNotBlockOthers(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
 		x := h.secondInstance(h.store, h.fleet)

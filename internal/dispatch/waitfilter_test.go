@@ -13,8 +13,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -73,7 +73,7 @@ func newCrowdedLine(tb testing.TB, st Store, nodes, classes int) *Line {
 	fl.SetPartial(false)
 	policy := pick.Policy{SampleK: 20, ScanMax: 512, StaleAfter: time.Hour, Shuffle: true, CPUMax: .95, GPUMax: .98, MemoryMax: .95}
 	m, log := telemetry.New(), slog.New(slog.DiscardHandler)
-	tasks := parallel.NewGroup()
+	tasks := run.NewGroup()
 	tb.Cleanup(tasks.Close)
 	l := newLine(&Config{Instance: "i"}, &storeClient{Store: st, metrics: m, log: log}, fl, pick.New(fl, policy, nil), tasks, m, log)
 	l.open.opened = func() {} // nothing is tended

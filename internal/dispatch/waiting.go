@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -204,7 +204,7 @@ func (x *waitingRequest) leaveQueue() {
 // recheck tries again after a while.
 func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Error) (Placement, *wire.Error) {
 	asleep := time.Now()
-	timer := time.NewTimer(min(backoff.Jitter(recheckAfter(e), 0.2), time.Until(x.waitEnds(e))))
+	timer := time.NewTimer(min(run.Jitter(recheckAfter(e), 0.2), time.Until(x.waitEnds(e))))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -75,7 +75,7 @@ func (h *harness) countRefusals() (n, selections float64) {
 // TestFailedReservationWakesNobody: a request that waits is not woken by its own reservation that failed.
 func TestFailedReservationWakesNobody(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		const fails = 1000
 		h.store.failNext(true, "reserve", fails)
@@ -94,7 +94,7 @@ func TestFailedReservationWakesNobody(t *testing.T) {
 func TestFreeSlotNeedsNoWait(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []time.Duration{0, 10 * time.Millisecond} {
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			h.addNode("node-a", 1)
 			h.store.stallAfter("reserve", 50*time.Millisecond)
 			one := h.startWaiting(h.t.Context(), "one", wait)
@@ -110,7 +110,7 @@ func TestFreeSlotNeedsNoWait(t *testing.T) {
 // counts as a refusal.
 func TestWaitersAreWokenOldestFirst(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
 		var list []*waitingRequest
@@ -147,7 +147,7 @@ func TestWaitersAreWokenOldestFirst(t *testing.T) {
 // An expired wait is counted as one refusal, with its reasons.
 func TestExpiredWaitIsOneRefusal(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.acknowledge(h.dispatch())
 		one := h.startWaiting(h.t.Context(), "w", 5*time.Second)
@@ -167,7 +167,7 @@ func TestExpiredWaitIsOneRefusal(t *testing.T) {
 // A request for a direction that no node serves waits only for the join wait.
 func TestNoCapableNodeIsRefusedAfterTheJoinWait(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		fr := func(s *core.Spec) { s.Direction = core.Direction{Src: "fr", Tgt: "de"} }
 		one := h.startWaiting(h.t.Context(), "w", 30*time.Second, fr)
@@ -190,7 +190,7 @@ func TestNoCapableNodeIsRefusedAfterTheJoinWait(t *testing.T) {
 // A freed slot wakes only a request that its node can serve.
 func TestFreedSlotWakesRequestThatCanUseIt(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"fr", "de"} })
 		fr := func(s *core.Spec) { s.Direction = core.Direction{Src: "fr", Tgt: "de"} }
@@ -218,7 +218,7 @@ func TestFreedSlotWakesRequestThatCanUseIt(t *testing.T) {
 // A wait ends with its context.
 func TestCancelledWaitEnds(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.dispatch()
 		ctx, cancel := context.WithCancel(h.t.Context())
@@ -234,7 +234,7 @@ func TestCancelledWaitEnds(t *testing.T) {
 // A request that waits for one node only does not keep later ones from being woken for another node.
 func TestStrictWaiterDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		onA, onB := h.acknowledge(h.dispatch(withRequestID("r-1"))), h.acknowledge(h.dispatch(withRequestID("r-2")))
@@ -267,7 +267,7 @@ func TestStrictWaiterDoesNotBlockOthers(t *testing.T) {
 func TestWokenWaiterThatLeavesWakesTheNext(t *testing.T) {
 	t.Parallel()
 	for round := range 20 {
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			h.addNode("node-a", 1)
 			busy := h.acknowledge(h.dispatch())
 			ctx, cancel := context.WithCancel(h.t.Context())
@@ -296,7 +296,7 @@ func TestWokenWaiterThatLeavesWakesTheNext(t *testing.T) {
 // A slot that is freed between the refusal of a request and the start of its wait is not missed.
 func TestSlotFreedBeforeTheWaitBegan(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
 		h.store.afterGet = func() {

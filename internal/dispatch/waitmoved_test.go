@@ -22,7 +22,7 @@ func TestWaitFollowsThePools(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				h.addNode("g", 1, withServices("x"))
 				h.addNode("s", 1, withServices("y"))
 				jobs := map[core.NodeID]dispatch.Placement{}
@@ -64,7 +64,7 @@ func TestWaitFollowsThePools(t *testing.T) {
 // TestRetryIsOneWait: a job that is retried and waits for long is counted as one wait, however often it gets another deadline.
 func TestRetryIsOneWait(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		first, second := h.retryForTheOtherNode()
 		h.advance(6*time.Second, "node-a", "node-b")
 		if err := h.done(second); err != nil {

@@ -10,8 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -31,14 +30,14 @@ type offerer struct {
 	open     *openClasses
 	tend     func() // tends the queues
 	waiters  *waiters
-	tasks    *parallel.Group
+	tasks    *run.Group
 	metrics  *telemetry.Metrics
 	log      *slog.Logger
 	sends    *offerSends
 
 	outstanding outstandingOffers
 
-	mu      lockwait.Mutex[lockwait.DispatchOffers]
+	mu      run.Mutex[run.DispatchOffers]
 	pending map[*fleet.Node]int       // slots that may be free
 	refused map[*fleet.Node]time.Time // nodes that have refused a job a moment ago, and when
 	working bool

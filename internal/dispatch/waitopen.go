@@ -7,9 +7,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // openClasses is this instance's copy of the classes in which requests of any instance wait, by pool. A request that arrives takes no slot that
@@ -18,13 +17,13 @@ type openClasses struct {
 	store  *storeClient
 	fleet  *fleet.Fleet
 	picker *pick.Picker
-	tasks  *parallel.Group // has the context of reads for several callers
-	within time.Duration   // which such a read takes at most
+	tasks  *run.Group    // has the context of reads for several callers
+	within time.Duration // which such a read takes at most
 
 	opened func()      // called when the copy has classes
 	any    atomic.Bool // the copy has classes
 
-	mu      lockwait.Mutex[lockwait.DispatchOpen]
+	mu      run.Mutex[run.DispatchOpen]
 	pools   map[core.PoolID]*openPool // those that have classes
 	read    map[core.PoolID]time.Time // before the store was asked for what the copy says, also that a pool has no classes
 	reading *openRead                 // the last one of all pools in the copy; nil: it has ended
@@ -47,7 +46,7 @@ type openRead struct {
 // maxOpenAge is how old the copy may be when a request is refused, or begins to wait, because of it.
 const maxOpenAge = 20 * time.Millisecond
 
-func newOpenClasses(st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *parallel.Group, within time.Duration) *openClasses {
+func newOpenClasses(st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *run.Group, within time.Duration) *openClasses {
 	return &openClasses{
 		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, pools: make(map[core.PoolID]*openPool), read: make(map[core.PoolID]time.Time), opened: func() {},
 	}

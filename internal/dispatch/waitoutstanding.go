@@ -7,7 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 const (
@@ -21,7 +21,7 @@ const (
 type outstandingOffers struct {
 	count atomic.Int64
 
-	mu    lockwait.Mutex[lockwait.DispatchOutstanding]
+	mu    run.Mutex[run.DispatchOutstanding]
 	nodes map[offeredNode]settleTimes
 }
 

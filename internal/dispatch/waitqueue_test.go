@@ -98,7 +98,7 @@ func (h *harness) strangerIn(id string, waits time.Duration) {
 // class. When nobody waits any more, it is.
 func TestArrivalTakesNoSlotOfWaiters(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"en", "zh", "fr"} })
 		busy := h.acknowledge(h.dispatch())
 		own := h.startWaiting(h.t.Context(), "own", time.Minute)
@@ -131,7 +131,7 @@ func TestArrivalTakesNoSlotOfWaiters(t *testing.T) {
 // TestSameRequestJoinsTheWait: the same request waits once, and goes on waiting when one of its callers has left.
 func TestSameRequestJoinsTheWait(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
 		ctx, cancel := context.WithCancel(h.t.Context())
@@ -187,7 +187,7 @@ func TestRefusedOnArrival(t *testing.T) {
 // TestWaitIsAnnounced: who waits for more than a moment is told, with how much longer that will take if it is known.
 func TestWaitIsAnnounced(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
 		var announced []time.Duration
@@ -228,7 +228,7 @@ func (h *harness) retryForTheOtherNode() (first, second dispatch.Placement) {
 // wait for less time than the job has: it was accepted before them.
 func TestRetryWaitsInTheQueue(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		first, second := h.retryForTheOtherNode()
 		time.Sleep(time.Second)
 		var waiting []*waitingRequest
@@ -252,7 +252,7 @@ func TestRetryWaitsInTheQueue(t *testing.T) {
 // TestNodeThatRefusesIsOfferedLater: the slots of a node that refuses jobs are offered again after a while, and not at once, without end.
 func TestNodeThatRefusesIsOfferedLater(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.transport.failWith("node-a", dispatch.ErrRefused)
 		waiting := h.startWaiting(h.t.Context(), "w", time.Minute)
@@ -272,7 +272,7 @@ func TestNodeThatRefusesIsOfferedLater(t *testing.T) {
 // not tried because others waited for the same nodes.
 func TestDrainedNodesAreNotFull(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.acknowledge(h.dispatch())
 		first := h.startWaiting(h.t.Context(), "first", 3*time.Second)

@@ -5,17 +5,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // retryWait lets a job that is retried wait for a slot, in the queue beside the requests. It was accepted before, so it is not refused there.
 type retryWait struct {
 	run     *jobRun
-	backoff backoff.Backoff // for waits that are not for a slot
-	paused  bool            // it has waited once without being in the queue
-	since   time.Time       // when its node lost its connection: it counts as waiting from then on; zero: the node has one
+	backoff run.Backoff // for waits that are not for a slot
+	paused  bool        // it has waited once without being in the queue
+	since   time.Time   // when its node lost its connection: it counts as waiting from then on; zero: the node has one
 
 	ticket  *ticket
 	entered time.Time   // when it was put into the queue first

@@ -7,8 +7,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -24,11 +23,11 @@ const sendsPerInstance = 4
 
 // offerSends sends offers to other instances. Each instance has a queue of its own, so that one that is slow does not delay the others.
 type offerSends struct {
-	tasks  *parallel.Group
+	tasks  *run.Group
 	send   func(ctx context.Context, to core.InstanceID, o WaitOffer) error
 	failed func(ctx context.Context, o WaitOffer, err error)
 
-	mu     lockwait.Mutex[lockwait.DispatchSends]
+	mu     run.Mutex[run.DispatchSends]
 	queues map[core.InstanceID][]queuedOffer // has the instances to which offers are being sent
 }
 
@@ -62,7 +61,7 @@ func (s *offerSends) run(ctx context.Context, to core.InstanceID) {
 		}
 		s.queues[to] = nil
 		s.mu.Unlock()
-		parallel.ForEach(sendsPerInstance, batch, func(o queuedOffer) { s.sendOne(ctx, to, &o) })
+		run.ForEach(sendsPerInstance, batch, func(o queuedOffer) { s.sendOne(ctx, to, &o) })
 	}
 }
 

@@ -45,7 +45,7 @@ func (n *offerNetwork) join(h *harness, id core.InstanceID) *dispatch.Dispatcher
 // runNetwork runs a test with three instances: one that offers the slots of a node, all of which are taken, and two others.
 func runNetwork(t *testing.T, slots int, fn func(h *harness, n *offerNetwork, busy []dispatch.Placement)) {
 	t.Helper()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		n := &offerNetwork{instances: make(map[core.InstanceID]*dispatch.Dispatcher), fails: make(map[core.InstanceID]func(context.Context) error)}
 		for _, id := range []core.InstanceID{"i-offers", "i-x", "i-y"} {
 			defer n.join(h, id).Close()

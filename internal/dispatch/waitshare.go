@@ -7,7 +7,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 const (
@@ -66,7 +66,7 @@ func countShares(queues []*queueSnapshot) map[sharer]shareCount {
 
 // shareLog remembers for a minute what tenants were granted.
 type shareLog struct {
-	mu      lockwait.Mutex[lockwait.DispatchShares]
+	mu      run.Mutex[run.DispatchShares]
 	tenants map[sharer]*shareHistory
 	sampled time.Time
 }

@@ -8,8 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 const (
@@ -62,9 +61,9 @@ type snapshots struct {
 	fleet   *fleet.Fleet
 	open    *openClasses
 	waiters *waiters
-	tasks   *parallel.Group
+	tasks   *run.Group
 
-	mu   lockwait.Mutex[lockwait.DispatchSnapshot]
+	mu   run.Mutex[run.DispatchSnapshot]
 	last *snapshotRead
 }
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -84,7 +84,7 @@ func (t *tender) offerFree(ctx context.Context, byKind map[string][]*fleet.Node)
 	slept := false
 	for kind, nodes := range byKind {
 		for chunk := range slices.Chunk(nodes, sweepChunk) {
-			if !slept && !backoff.Sleep(ctx, offerTakes) {
+			if !slept && !run.Sleep(ctx, offerTakes) {
 				return
 			}
 			slept = true

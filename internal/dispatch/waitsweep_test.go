@@ -49,7 +49,7 @@ func TestSweepOfALargeFleet(t *testing.T) {
 	for _, instances := range []int{1, 4} {
 		t.Run(fmt.Sprint(instances), func(t *testing.T) {
 			t.Parallel()
-			run(t, func(h *harness) {
+			runTest(t, func(h *harness) {
 				const nodes = 1000
 				leases := h.fillNodes(nodes)
 				group := make(map[core.InstanceID]*dispatch.Dispatcher)
@@ -113,7 +113,7 @@ func (s unsweptStore) Beat(ctx context.Context, pool core.PoolID, id core.Instan
 // TestNodeOfALostOfferIsProbed: the instance that has made an offer that was lost finds the slot that is still free, without a sweep of all nodes.
 func TestNodeOfALostOfferIsProbed(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		var waits atomic.Pointer[dispatch.Dispatcher]
 		var sent atomic.Int64
@@ -142,7 +142,7 @@ func TestNodeOfALostOfferIsProbed(t *testing.T) {
 // TestNodeOfAReturnedOfferIsProbed: a slot that was taken for a moment, so that its offer was returned, is offered again without a sweep of all nodes.
 func TestNodeOfAReturnedOfferIsProbed(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		leases := h.fillNodes(1)
 		d := h.secondInstance(unsweptStore{h.store}, h.fleet)
 		defer d.Close()
@@ -161,7 +161,7 @@ func TestNodeOfAReturnedOfferIsProbed(t *testing.T) {
 func TestSweepOffersNoSlotTwice(t *testing.T) {
 	t.Parallel()
 	for phase := time.Duration(0); phase < 200*time.Millisecond; phase += 10 * time.Millisecond {
-		run(t, func(h *harness) {
+		runTest(t, func(h *harness) {
 			h.addNode("node-a", 1)
 			var waits atomic.Pointer[dispatch.Dispatcher]
 			offers := h.secondInstance(h.store, h.fleet, func(c *dispatch.Config) {

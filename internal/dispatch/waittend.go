@@ -7,12 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -42,7 +40,7 @@ type tender struct {
 	sweeping atomic.Bool
 	rounds   map[core.PoolID]*sweepRound // used by the sweep that is under way
 
-	running lockwait.Mutex[lockwait.DispatchTender]
+	running run.Mutex[run.DispatchTender]
 	active  bool
 }
 
@@ -59,7 +57,7 @@ func (t *tender) start() {
 func (t *tender) run(ctx context.Context) {
 	unanswered := make(map[core.PoolID]bool) // where the last beat failed: the queue may be lost when the store answers again
 	for round := 0; ; round++ {
-		if !backoff.SleepJitter(ctx, tendInterval, tendJitter) || t.stopIfIdle() {
+		if !run.SleepJitter(ctx, tendInterval, tendJitter) || t.stopIfIdle() {
 			return
 		}
 		t.waiters.checkClasses(t.fleet)
@@ -149,7 +147,7 @@ func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool, _ erro
 // repeatAll puts waiters into their queue again. It ends at the first error: the next beat will do.
 func (t *tender) repeatAll(ctx context.Context, own []*waiter) error {
 	var failure atomic.Pointer[error]
-	parallel.ForEach(repeatsAtOnce, own, func(w *waiter) {
+	run.ForEach(repeatsAtOnce, own, func(w *waiter) {
 		if failure.Load() != nil {
 			return
 		}

@@ -48,7 +48,7 @@ func describe(v *dispatch.WaitingView, names map[core.JobID]string) []string {
 // TestViewWaiting: every request that waits is shown, with its class, its place and its pool, the oldest first.
 func TestViewWaiting(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.divideForExplanations(func(*core.Pools) {})
 		names := make(map[core.JobID]string)
 		start := func(name string, wait time.Duration, change ...func(*core.Spec)) {
@@ -127,7 +127,7 @@ func TestViewWaiting(t *testing.T) {
 // TestKnowsPool: all pools are known, and a tenant knows only its own.
 func TestKnowsPool(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.divideForExplanations(func(*core.Pools) {})
 		acme, beta := core.TenantID("acme"), core.TenantID("beta")
 		for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestKnowsPool(t *testing.T) {
 // TestViewHasAllPages: a queue with more flows than a page is shown as a whole.
 func TestViewHasAllPages(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.dispatch()
 		ctx, cancel := context.WithCancel(h.t.Context())
@@ -184,7 +184,7 @@ func TestViewHasAllPages(t *testing.T) {
 // TestViewWithoutStore: the view says that the store does not answer.
 func TestViewWithoutStore(t *testing.T) {
 	t.Parallel()
-	run(t, func(h *harness) {
+	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.dispatch()
 		one := h.startWaiting(h.t.Context(), "w", 30*time.Second)

@@ -4,7 +4,7 @@ import (
 	"sync/atomic"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // division is the fleet as it is divided into capability pools. Without definitions there is one pool, with all nodes. Another definition
@@ -16,8 +16,8 @@ type division struct {
 	tenants    tenants                // the nodes that belong to single tenants
 
 	entries atomic.Pointer[map[indexKey]*entry]
-	limits  groups[usage]                          // of the entries
-	buildMu lockwait.Mutex[lockwait.FleetBuilding] // held while the indexes of a direction are built; taken before the lock of the fleet
+	limits  groups[usage]                // of the entries
+	buildMu run.Mutex[run.FleetBuilding] // held while the indexes of a direction are built; taken before the lock of the fleet
 	// fullUntil is the Instant until which no entry with a restriction is added, because those in use take all the room.
 	fullUntil atomic.Int64
 	closed    bool         // another one has replaced it; guarded by the lock of the fleet

@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -37,7 +37,7 @@ type Fleet struct {
 	onDrain  func(core.NodeID, bool)
 	onLost   func(core.NodeID, bool)
 	division atomic.Pointer[division]
-	divideMu lockwait.Mutex[lockwait.FleetDividing] // held while another division is made; taken before mu
+	divideMu run.Mutex[run.FleetDividing] // held while another division is made; taken before mu
 
 	mu          writersMutex         // held by writers
 	marksUnread map[core.NodeID]bool // nodes whose marks were not read yet

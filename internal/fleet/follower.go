@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -64,7 +64,7 @@ func (f *Follower) watch(ctx context.Context) {
 			return
 		}
 		f.Log.Warn("lost the stream of node changes; retrying", "error", err)
-		backoff.SleepJitter(ctx, watchRetryDelay, jitter)
+		run.SleepJitter(ctx, watchRetryDelay, jitter)
 	}
 }
 
@@ -216,7 +216,7 @@ func (f *Follower) poll(ctx context.Context) {
 // sleep waits until the next poll is due, and reports whether it is: the context has not ended.
 func (f *Follower) sleep(ctx context.Context, wait time.Duration) bool {
 	began := time.Now()
-	timer := time.NewTimer(backoff.Jitter(wait, jitter))
+	timer := time.NewTimer(run.Jitter(wait, jitter))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -224,7 +224,7 @@ func (f *Follower) sleep(ctx context.Context, wait time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	case <-f.soon:
-		return backoff.Sleep(ctx, min(wait, backoff.Jitter(pollInterval, jitter))-time.Since(began))
+		return run.Sleep(ctx, min(wait, run.Jitter(pollInterval, jitter))-time.Since(began))
 	}
 }
 

@@ -4,11 +4,11 @@ import (
 	"iter"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // writersMutex is the lock of the writers of a fleet.
-type writersMutex = lockwait.Mutex[lockwait.FleetWriters]
+type writersMutex = run.Mutex[run.FleetWriters]
 
 // Pool is a set of nodes with the indexes of the directions that were required of it. Reads take no lock; writers hold the lock of the
 // fleet.

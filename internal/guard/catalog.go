@@ -14,9 +14,8 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -52,7 +51,7 @@ type Catalog struct {
 
 	etag, modified string // of the list that current has; used by Run only
 
-	mu      lockwait.Mutex[lockwait.GuardCatalog]
+	mu      run.Mutex[run.GuardCatalog]
 	wanted  map[string]bool // services whose refresh was requested
 	wantAll bool            // so many were that the whole list is refreshed
 	wake    chan struct{}
@@ -201,7 +200,7 @@ func (c *Catalog) interval() time.Duration {
 	for i := failuresToBackOff; i <= failures && d < limit; i++ {
 		d *= 2
 	}
-	return backoff.Jitter(min(d, limit), refreshJitter)
+	return run.Jitter(min(d, limit), refreshJitter)
 }
 
 // refreshList fetches the list, unless it has not changed, and makes it the copy that is served.

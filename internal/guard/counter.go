@@ -8,9 +8,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -27,7 +26,7 @@ type Counter struct {
 	seed  maphash.Seed
 	queue queue[observation]
 
-	mu      lockwait.Mutex[lockwait.GuardCounter]
+	mu      run.Mutex[run.GuardCounter]
 	seq     uint64
 	total   tally    // since the start
 	tracker *tracker // of the health of nodes
@@ -215,7 +214,7 @@ func (c *Counter) Run(ctx context.Context) {
 				}
 			}
 		}
-		if !backoff.Sleep(ctx, min(collectInterval, time.Until(next))) {
+		if !run.Sleep(ctx, min(collectInterval, time.Until(next))) {
 			break
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -81,7 +81,7 @@ func (g *Generator) Lead(ctx context.Context, fence int64) {
 		if wait < 2*readInterval {
 			wait += g.Interval // each instance must read this snapshot before the next one, or it lacks a point of the series
 		}
-		if !backoff.Sleep(ctx, wait) {
+		if !run.Sleep(ctx, wait) {
 			return
 		}
 	}

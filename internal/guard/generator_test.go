@@ -8,8 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -26,7 +26,7 @@ func TestEachStepCountsOnePublication(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			var jobs sync.WaitGroup
 			jobs.Go(func() {
-				for backoff.Sleep(ctx, 100*time.Millisecond) {
+				for run.Sleep(ctx, 100*time.Millisecond) {
 					in.counter.JobEnded(endJob(enZH, core.StateDone, ""))
 				}
 			})

@@ -5,8 +5,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -32,7 +32,7 @@ func (l *Leader) Run(ctx context.Context, lead func(ctx context.Context, fence i
 		if got, err := l.Locks.Lock(ctx, l.params()); err == nil && got.Held {
 			l.lead(ctx, requested, got.Fence, lead)
 		}
-		if !backoff.SleepJitter(ctx, leaderPeriod, 0.2) {
+		if !run.SleepJitter(ctx, leaderPeriod, 0.2) {
 			return
 		}
 	}

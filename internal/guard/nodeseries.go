@@ -5,10 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -136,7 +135,7 @@ type NodeSeries struct {
 	fleet   *fleet.Fleet
 	missing atomic.Int64 // nodes without a series
 
-	mu      lockwait.Mutex[lockwait.GuardSeries]
+	mu      run.Mutex[run.GuardSeries]
 	last    int64 // the index of the newest point
 	nodes   map[core.NodeID]*nodePoints
 	pending map[core.NodeID]nodeCounts // since the newest point
@@ -173,7 +172,7 @@ func (s *NodeSeries) add(node core.NodeID, done bool, took time.Duration) {
 func (s *NodeSeries) Run(ctx context.Context) {
 	for {
 		now := time.Now()
-		if !backoff.Sleep(ctx, now.Truncate(SeriesStep).Add(SeriesStep).Sub(now)) {
+		if !run.Sleep(ctx, now.Truncate(SeriesStep).Add(SeriesStep).Sub(now)) {
 			return
 		}
 		s.sample(time.Now())

@@ -3,7 +3,7 @@ package guard
 import (
 	"sync/atomic"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 const (
@@ -20,7 +20,7 @@ type queue[T any] struct {
 }
 
 type queueShard[T any] struct {
-	mu      lockwait.Mutex[lockwait.GuardObservations]
+	mu      run.Mutex[run.GuardObservations]
 	entries []T
 	spare   []T // the buffer of the last read, of the reader alone
 	_       [64]byte

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -137,7 +137,7 @@ func (r *Reader) Run(ctx context.Context) {
 		case <-wanted:
 			generated = time.Now()
 			generating.Go(func() { r.generate(ctx) })
-		case <-time.After(backoff.Jitter(r.untilNextRead(), 0.1)):
+		case <-time.After(run.Jitter(r.untilNextRead(), 0.1)):
 		}
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/window"
@@ -63,10 +63,10 @@ type UnavailableWorker struct {
 	marks   chan report
 	stopped atomic.Bool
 
-	ratesMu lockwait.Mutex[lockwait.GuardRates] // guards rates
+	ratesMu run.Mutex[run.GuardRates] // guards rates
 	rates   *window.Limit[core.NodeID]
 
-	reactionsMu lockwait.Mutex[lockwait.GuardReactions] // guards reactions
+	reactionsMu run.Mutex[run.GuardReactions] // guards reactions
 	reactions   *window.Limit[struct{}]
 }
 

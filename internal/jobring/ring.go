@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -30,16 +30,16 @@ const (
 // Ring remembers jobs and decisions. A nil Ring remembers nothing.
 type Ring struct {
 	began     time.Time
-	jobs      ring[lockwait.JobringJobs]
-	decisions ring[lockwait.JobringDecisions]
+	jobs      ring[run.JobringJobs]
+	decisions ring[run.JobringDecisions]
 }
 
 // New makes a ring.
 func New() *Ring { return &Ring{began: time.Now()} }
 
 // ring holds the last entries.
-type ring[N lockwait.Name] struct {
-	mu      lockwait.Mutex[N]
+type ring[N run.LockName] struct {
+	mu      run.Mutex[N]
 	entries []string
 	next    int // the place of the next entry, once the ring is full
 }

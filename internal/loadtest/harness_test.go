@@ -14,8 +14,8 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -75,7 +75,7 @@ func (s *testScheduler) awaitNoSessions(t *testing.T) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	retry := backoff.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
+	retry := run.Backoff{Min: time.Millisecond, Max: 100 * time.Millisecond}
 	if !retry.Retry(ctx, func() error {
 		if n := s.Sessions.Len(); n > 0 {
 			return fmt.Errorf("%d sessions", n)

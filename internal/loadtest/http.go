@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -101,7 +101,7 @@ func (d *httpDriver) dispatch(ctx context.Context, q request) (sample, *requestE
 
 // awaitEnd reads a job until it has ended.
 func (d *httpDriver) awaitEnd(ctx context.Context, api *sim.API, id string) (*wire.Job, error) {
-	for backoff.SleepJitter(ctx, d.cfg.Poll, 0.2) {
+	for run.SleepJitter(ctx, d.cfg.Poll, 0.2) {
 		var job wire.Job
 		err := api.Get(ctx, "/v1/jobs/"+url.PathEscape(id), &job)
 		d.recorder.update(func(r *recorder) { r.polls++ })

@@ -137,7 +137,7 @@ func TestWarmupIsNotMeasured(t *testing.T) {
 			rec.finish(q, s)
 		}
 	}
-	r := &run{cfg: testConfig(HTTP, ""), recorder: rec, started: now, ended: now.Add(10 * time.Second)}
+	r := &loadRun{cfg: testConfig(HTTP, ""), recorder: rec, started: now, ended: now.Add(10 * time.Second)}
 	report := r.report(false)
 	want := Requests{Planned: 3, Sent: 3, Done: 2, Failed: 1, Seconds: 9.9, SentRate: 3 / 9.9, DoneRate: 2 / 9.9, Warmup: 3, WarmupFailed: 1}
 	if diff := cmp.Diff(want, report.Requests); diff != "" {
@@ -215,7 +215,7 @@ func TestSummary(t *testing.T) {
 	cfg := testConfig(HTTP, "")
 	cfg.Nodes, cfg.Warmup, cfg.Duration, cfg.Rate, cfg.Sessions = 0, 0, 10*time.Second, 1, 3
 	cfg.Version = wire.VersionResponse{Version: "1.2.3", Commit: "0123456789abcdef"}
-	r := &run{
+	r := &loadRun{
 		cfg: cfg, name: "bench-x", recorder: rec, started: started, ended: started.Add(10 * time.Second),
 		schedulers: []Scheduler{{URL: "http://127.0.0.1:5010", Version: "1.2.2"}},
 	}
@@ -277,7 +277,7 @@ func TestSummaryOfNodes(t *testing.T) {
 		"note: 2 stand-in nodes could not leave; the scheduler lists them until ": {StillListed: 2},
 		"note: what is left of 2 stand-in nodes could not be read\n":              {Unknown: 2},
 	} {
-		report := (&run{cfg: cfg, recorder: newRecorder(time.Minute)}).report(false)
+		report := (&loadRun{cfg: cfg, recorder: newRecorder(time.Minute)}).report(false)
 		report.Nodes = &nodes
 		report.judge(&cfg)
 		if text := report.text(true); !strings.Contains(text, want) || !strings.Contains(text, "INVALID: no request was sent") {

@@ -133,7 +133,7 @@ type Bucket struct {
 }
 
 // report summarises the run.
-func (r *run) report(interrupted bool) *Report {
+func (r *loadRun) report(interrupted bool) *Report {
 	rec, cfg := r.recorder, &r.cfg
 	rec.mu.Lock()
 	defer rec.mu.Unlock()

@@ -46,8 +46,8 @@ type driver interface {
 	close()
 }
 
-// run is one run.
-type run struct {
+// loadRun is one loadRun.
+type loadRun struct {
 	cfg        Config
 	name       string // unique among all runs
 	clock      clock
@@ -102,8 +102,8 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return report, nil
 }
 
-func newRun(cfg Config) *run {
-	r := &run{cfg: cfg, name: cfg.Name + "-" + strings.ToLower(rand.Text()[:6]), recorder: newRecorder(cfg.Timeout)}
+func newRun(cfg Config) *loadRun {
+	r := &loadRun{cfg: cfg, name: cfg.Name + "-" + strings.ToLower(rand.Text()[:6]), recorder: newRecorder(cfg.Timeout)}
 	r.clock = clock{run: r.name, start: time.Now()}
 	r.monitor = &monitor{cfg: &r.cfg, recorder: r.recorder}
 	if cfg.TLS != nil {
@@ -119,7 +119,7 @@ func newRun(cfg Config) *run {
 }
 
 // close closes the idle connections.
-func (r *run) close() {
+func (r *loadRun) close() {
 	if r.sockets != nil {
 		r.sockets.CloseIdleConnections()
 	}
@@ -129,7 +129,7 @@ func (r *run) close() {
 }
 
 // newDriver makes the driver of the mode.
-func (r *run) newDriver(ctx context.Context) (driver, error) {
+func (r *loadRun) newDriver(ctx context.Context) (driver, error) {
 	if r.cfg.Mode == HTTP {
 		return &httpDriver{cfg: &r.cfg, run: r.name, apis: r.apis, recorder: r.recorder, ctx: context.WithoutCancel(ctx)}, nil
 	}
@@ -142,7 +142,7 @@ func (r *run) newDriver(ctx context.Context) (driver, error) {
 }
 
 // sendLoad submits every request in time, until the end of the load or of the context.
-func (r *run) sendLoad(ctx context.Context, d driver) {
+func (r *loadRun) sendLoad(ctx context.Context, d driver) {
 	r.started = time.Now().Add(d.lead())
 	r.monitor.enterLoad(r.started)
 	due := arrivals{rate: r.cfg.Rate, even: r.cfg.Even}
@@ -166,7 +166,7 @@ func (r *run) sendLoad(ctx context.Context, d driver) {
 }
 
 // check returns an error if the scheduler does not respond, or if the load does not suit it.
-func (r *run) check(ctx context.Context) error {
+func (r *loadRun) check(ctx context.Context) error {
 	for _, api := range r.apis {
 		var v wire.VersionResponse
 		if err := api.Get(ctx, "/v1/version", &v); err != nil {
@@ -187,7 +187,7 @@ func (r *run) check(ctx context.Context) error {
 }
 
 // checkFleet returns an error if no node of the scheduler serves a direction.
-func (r *run) checkFleet(ctx context.Context, pair Pair) error {
+func (r *loadRun) checkFleet(ctx context.Context, pair Pair) error {
 	var out wire.ExplainResponse
 	in := wire.DispatchRequest{SessionID: r.name, SrcLang: pair.Src, TgtLang: pair.Tgt}
 	if err := r.apis[0].Post(ctx, "/v1/dispatch/explain", in, &out); err != nil {
@@ -201,7 +201,7 @@ func (r *run) checkFleet(ctx context.Context, pair Pair) error {
 
 // checkSafety returns an error if stand-in nodes for a direction could receive utterances of real users, or share the load with
 // other nodes.
-func (r *run) checkSafety(ctx context.Context, pair Pair) error {
+func (r *loadRun) checkSafety(ctx context.Context, pair Pair) error {
 	ready, err := readyNodes(ctx, r.apis[0], pair)
 	switch {
 	case err != nil:

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // preciseSleep is the last part of a sleep, which sleepPrecisely does. A timer of the runtime may be late by a millisecond,
@@ -13,7 +13,7 @@ const preciseSleep = 2 * time.Millisecond
 
 // sleepUntil sleeps until a time. It returns false if the context ended first.
 func sleepUntil(ctx context.Context, t time.Time) bool {
-	if d := time.Until(t) - preciseSleep; d > 0 && !backoff.Sleep(ctx, d) {
+	if d := time.Until(t) - preciseSleep; d > 0 && !run.Sleep(ctx, d) {
 		return false
 	}
 	for d := time.Until(t); d > 0 && ctx.Err() == nil; d = time.Until(t) {

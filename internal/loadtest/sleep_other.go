@@ -6,8 +6,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // sleepPrecisely sleeps for a short time, as precisely as a timer of the runtime does.
-func sleepPrecisely(ctx context.Context, d time.Duration) { backoff.Sleep(ctx, d) }
+func sleepPrecisely(ctx context.Context, d time.Duration) { run.Sleep(ctx, d) }

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -43,7 +43,7 @@ type socketDriver struct {
 }
 
 // newSocketDriver opens the sessions.
-func newSocketDriver(ctx context.Context, r *run) (*socketDriver, error) {
+func newSocketDriver(ctx context.Context, r *loadRun) (*socketDriver, error) {
 	d := &socketDriver{cfg: &r.cfg, run: r.name, clock: r.clock, apis: r.apis, http: r.sockets, recorder: r.recorder}
 	d.ctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for rest := r.cfg.Speech; rest > 0; rest -= frameDuration {
@@ -56,7 +56,7 @@ func newSocketDriver(ctx context.Context, r *run) (*socketDriver, error) {
 	}
 	starting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	parallel.ForEach(openers, d.speakers, func(s *speaker) {
+	run.ForEach(openers, d.speakers, func(s *speaker) {
 		if starting.Err() != nil {
 			return
 		}

@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -76,7 +75,7 @@ type standIns struct {
 }
 
 // startStandIns connects the nodes and waits until every instance knows them.
-func startStandIns(ctx context.Context, r *run) (*standIns, error) {
+func startStandIns(ctx context.Context, r *loadRun) (*standIns, error) {
 	n := &standIns{cfg: &r.cfg, apis: r.apis, ended: make(chan error, r.cfg.Nodes)}
 	nodesCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n.stop = stop
@@ -124,7 +123,7 @@ func (n *standIns) awaitReady(ctx context.Context) error {
 	defer cancel()
 	for _, api := range n.apis {
 		for _, pair := range n.cfg.Pairs {
-			retry := backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
+			retry := run.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
 			for ready := 0; ready < n.cfg.Nodes; {
 				var err error
 				if ready, err = readyNodes(ctx, api, pair); err != nil {
@@ -185,7 +184,7 @@ func (n *standIns) checkLeft(ctx context.Context) *NodesReport {
 	defer cancel()
 	report := &NodesReport{OverAssigned: n.overAssigned.Load(), Lost: n.lost.Load()}
 	var mu sync.Mutex
-	parallel.ForEach(readers, n.ids, func(id string) {
+	run.ForEach(readers, n.ids, func(id string) {
 		listed, err := n.awaitFree(ctx, id)
 		mu.Lock()
 		defer mu.Unlock()
@@ -203,7 +202,7 @@ func (n *standIns) checkLeft(ctx context.Context) *NodesReport {
 
 // awaitFree waits until no slot of a node is taken, and returns whether the scheduler lists the node.
 func (n *standIns) awaitFree(ctx context.Context, id string) (listed bool, err error) {
-	backoff.Backoff{Min: 20 * time.Millisecond, Max: time.Second}.Retry(ctx, func() error {
+	run.Backoff{Min: 20 * time.Millisecond, Max: time.Second}.Retry(ctx, func() error {
 		var state wire.Node
 		readErr := n.apis[0].Get(ctx, "/v1/nodes/"+url.PathEscape(id), &state)
 		var refusal *wire.Error

@@ -8,7 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 const (
@@ -39,7 +39,7 @@ func (q *Queue[T]) Add(entry T) {
 }
 
 // writeBackoff is between two tries to write entries.
-var writeBackoff = backoff.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
+var writeBackoff = run.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 
 // Run writes entries in their order until the context ends, and then once more what is queued. While write fails, entries wait.
 func (q *Queue[T]) Run(ctx context.Context, write func(context.Context, []T) error) {

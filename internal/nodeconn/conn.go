@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -29,7 +29,7 @@ type conn struct {
 	presence presence
 	handling atomic.Bool // what has come is being handled, so that nothing else is read
 
-	mu         lockwait.Mutex[lockwait.NodeConn]
+	mu         run.Mutex[run.NodeConn]
 	epoch      core.Epoch
 	remoteJobs map[wire.ActiveJob]remoteJob
 	watch      watch

@@ -10,7 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -39,7 +39,7 @@ type Conns struct {
 
 	connections atomic.Uint64 // made so far
 
-	mu      lockwait.Mutex[lockwait.NodeConns]
+	mu      run.Mutex[run.NodeConns]
 	address string // where other instances and nodes reach this one
 	nodes   map[core.NodeID]*conn
 	lost    map[core.NodeID]*conn // connections that were lost and whose nodes may still come back
@@ -50,7 +50,7 @@ type Conns struct {
 
 // nodeLock serialises decisions about whether a node is connected here.
 type nodeLock struct {
-	lockwait.Mutex[lockwait.NodeConnNode]
+	run.Mutex[run.NodeConnNode]
 	users int
 }
 

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -75,7 +75,7 @@ func (n *conn) lose() {
 }
 
 // recordBackoff is between two tries to record the state of a connection.
-var recordBackoff = backoff.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
+var recordBackoff = run.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
 
 // record records the state of a connection in the store, until the store has the latest one. After mustRecord one goroutine calls it.
 func (s *Server) record(ctx context.Context, n *conn) {

@@ -9,13 +9,12 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -54,7 +53,7 @@ type ServerOptions struct {
 // Server serves the connections of nodes.
 type Server struct {
 	ServerOptions
-	work *parallel.Group // the goroutines of connections, and grace periods
+	work *run.Group // the goroutines of connections, and grace periods
 }
 
 // NewServer makes a server. End it with Close.
@@ -62,7 +61,7 @@ func NewServer(o ServerOptions) *Server {
 	if o.Refused == nil {
 		o.Refused = func(string, string, *wire.Error) {}
 	}
-	return &Server{ServerOptions: o, work: parallel.NewGroup()}
+	return &Server{ServerOptions: o, work: run.NewGroup()}
 }
 
 // Close waits for everything that runs for connections. The connections must be closed before.
@@ -281,7 +280,7 @@ func (s *Server) disconnected(ctx context.Context, n *conn) {
 		return
 	}
 	s.work.Go(func(ctx context.Context) {
-		if !backoff.Sleep(ctx, s.Grace) {
+		if !run.Sleep(ctx, s.Grace) {
 			return
 		}
 		defer s.Conns.lockNode(n.id)()

@@ -3,14 +3,14 @@ package nodes
 import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // keyLimits limits how many nodes are registered with each key. It counts the nodes that this instance sees, and those that are
 // registering here: only instances that register nodes of one key at the same moment can exceed its maximum together.
 type keyLimits struct {
-	mu          lockwait.Mutex[lockwait.NodesRegistering]
+	mu          run.Mutex[run.NodesRegistering]
 	registering map[string]map[core.NodeID]int // by key: how many registrations of each node are under way
 }
 

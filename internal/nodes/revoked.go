@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -61,7 +61,7 @@ func RemoveRevoked(ctx context.Context, r *Registry) {
 			revoked = append(revoked, declared.ID)
 		}
 	}
-	parallel.ForEach(revokedWorkers, revoked, func(id core.NodeID) {
+	run.ForEach(revokedWorkers, revoked, func(id core.NodeID) {
 		lock := store.LockParams{Name: "revoked:" + string(id), Holder: string(r.cfg.Instance), TTL: revokedLock}
 		if held, err := r.store.Lock(ctx, lock); err != nil || !held.Held {
 			return

@@ -5,10 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -32,7 +31,7 @@ func (r *Registry) MoveJobsOfSilent(ctx context.Context, ids []core.NodeID) map[
 		hasJobs[leases[i].Node] = true
 	}
 	var mu sync.Mutex
-	parallel.ForEach(silentWorkers, ids, func(id core.NodeID) {
+	run.ForEach(silentWorkers, ids, func(id core.NodeID) {
 		if !hasJobs[id] {
 			r.recordLoss(ctx, id)
 			return
@@ -89,7 +88,7 @@ func (r *Registry) moveJobsOfSilentNode(ctx context.Context, id core.NodeID) err
 
 // EvictSilent removes nodes that have been silent for the retention time. It runs until the context ends.
 func (r *Registry) EvictSilent(ctx context.Context) {
-	for backoff.SleepJitter(ctx, r.cfg.Retention/10+time.Second, 0.1) {
+	for run.SleepJitter(ctx, r.cfg.Retention/10+time.Second, 0.1) {
 		seen, err := r.store.LastSeen(ctx)
 		if err != nil {
 			continue // the fleet's follower reports it every second

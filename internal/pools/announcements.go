@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -30,14 +30,14 @@ func signal(c chan<- struct{}) {
 // if the context ended.
 func (a *announcements) wait(ctx context.Context, interval time.Duration) bool {
 	began := time.Now()
-	timer := time.NewTimer(backoff.Jitter(interval, jitter))
+	timer := time.NewTimer(run.Jitter(interval, jitter))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-a.announced:
 	case <-ctx.Done():
 	case <-a.busy:
-		timer.Reset(backoff.Jitter(busyInterval, jitter) - time.Since(began))
+		timer.Reset(run.Jitter(busyInterval, jitter) - time.Since(began))
 		select {
 		case <-timer.C:
 		case <-a.announced:

@@ -14,10 +14,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -36,7 +36,7 @@ const (
 // startTimeout is how long an instance that starts waits for the store.
 const startTimeout = 10 * time.Second
 
-var startBackoff = backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
+var startBackoff = run.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 
 // Options are the parts that a Follower uses.
 type Options struct {

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -248,7 +248,7 @@ func (f *Follower) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-f.soon:
-		case <-time.After(backoff.Jitter(pollInterval, 0.1)):
+		case <-time.After(run.Jitter(pollInterval, 0.1)):
 		}
 	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -79,7 +79,7 @@ func TestConversationsEndToEnd(t *testing.T) {
 func awaitMetrics(t *testing.T, url string, want map[string]float64) {
 	t.Helper()
 	diff := ""
-	for began := time.Now(); time.Since(began) < waitLimit; backoff.Sleep(t.Context(), pollInterval(time.Since(began))) {
+	for began := time.Now(); time.Since(began) < waitLimit; run.Sleep(t.Context(), pollInterval(time.Since(began))) {
 		if diff = cmp.Diff(want, readMetrics(t, url, want)); diff == "" {
 			return
 		}
@@ -195,7 +195,7 @@ func TestCutConnections(t *testing.T) {
 				if err != nil {
 					return node.Result{}, err
 				}
-				backoff.Sleep(ctx, rand.N(200*time.Millisecond))
+				run.Sleep(ctx, rand.N(200*time.Millisecond))
 				return node.Result{TextSrc: fmt.Sprint(len(audio))}, nil
 			})
 			if err != nil {
@@ -209,7 +209,7 @@ func TestCutConnections(t *testing.T) {
 	var cuts atomic.Int64
 	var others sync.WaitGroup
 	others.Go(func() {
-		for backoff.SleepJitter(speaking, 150*time.Millisecond, 0.9) {
+		for run.SleepJitter(speaking, 150*time.Millisecond, 0.9) {
 			proxies[rand.IntN(len(proxies))].Cut()
 			cuts.Add(1)
 		}
@@ -241,7 +241,7 @@ func speakWhileCut(speaking context.Context, t *testing.T, url string, counts *u
 		if s, err = client.Start(t.Context(), client.Config{URL: url, Log: discardLog, Start: wire.SessionStart{Langs: []string{"en", "es"}}}); err == nil {
 			break
 		}
-		if !backoff.SleepJitter(t.Context(), 50*time.Millisecond, 0.5) {
+		if !run.SleepJitter(t.Context(), 50*time.Millisecond, 0.5) {
 			return
 		}
 	}
@@ -256,7 +256,7 @@ func speakWhileCut(speaking context.Context, t *testing.T, url string, counts *u
 				t.Error(err)
 				return
 			}
-			backoff.SleepJitter(speaking, 250*time.Millisecond, 0.5)
+			run.SleepJitter(speaking, 250*time.Millisecond, 0.5)
 		}
 		if err := s.End(); err != nil {
 			t.Error(err)

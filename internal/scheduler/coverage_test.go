@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -29,7 +29,7 @@ func TestCoverageOfABoundTenant(t *testing.T) {
 	p.Enabled = true
 	p.Pools = []config.PoolTable{{PoolID: "gold", RequiredServices: []string{"x"}}, {PoolID: "rest", RequiredServices: []string{"y"}}}
 	p.TenantOverrides = []config.TenantOverride{{TenantID: "acme", PoolID: "gold"}}
-	s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	peer := sim.NewAPI(url)
 	t.Cleanup(peer.Close)
 	start := func(id, service string, fail float64) {
@@ -63,7 +63,7 @@ func TestCoverageOfABoundTenant(t *testing.T) {
 	var clients sync.WaitGroup
 	for i := range 4 {
 		clients.Go(func() {
-			for serial := 0; backoff.Sleep(sending, 5*time.Millisecond); serial++ {
+			for serial := 0; run.Sleep(sending, 5*time.Millisecond); serial++ {
 				for _, tenant := range []string{"acme", ""} {
 					in := wire.DispatchRequest{RequestID: fmt.Sprintf("%s-%d-%d", tenant, i, serial), TenantID: tenant, SessionID: "s", SrcLang: "en", TgtLang: "zh"}
 					_ = peer.Post(sending, "/v1/dispatch/f2f", in, new(wire.DispatchResponse)) // some are refused: the pool is small

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -81,7 +81,7 @@ func startFailingFleet(t *testing.T, ejection bool) *failingFleet {
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
 	cfg.Scheduler.OutlierEjection.Enabled, cfg.Scheduler.Stats.IntervalSeconds = ejection, 1
-	s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	f := &failingFleet{t: t, s: s, peer: sim.NewAPI(url), nodes: make([]*sim.CallbackNode, ejectionNodes), began: time.Now()}
 	t.Cleanup(f.peer.Close)
 	slots := 4
@@ -120,7 +120,7 @@ func (f *failingFleet) send(more func(sent int) bool) {
 					f.t.Error(err)
 					return
 				}
-				backoff.Sleep(f.t.Context(), rand.N(40*time.Millisecond))
+				run.Sleep(f.t.Context(), rand.N(40*time.Millisecond))
 			}
 		})
 	}

@@ -17,11 +17,11 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -94,7 +94,7 @@ func startInstances(t *testing.T, count int, url string, cfg config.Config, tran
 	cfg.Server.Port, cfg.Server.ShutdownSeconds, cfg.Server.DrainDelayMS = 0, 1, 0
 	instances := make(cluster, count)
 	for i := range instances {
-		s, url := run(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
+		s, url := runTest(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
 		instances[i] = &instance{s, sim.NewAPI(url)}
 		t.Cleanup(instances[i].peer.Close)
 	}
@@ -157,7 +157,7 @@ func waitUntil(t *testing.T, what string, limit time.Duration, ok func() bool) t
 		if time.Since(began) > limit {
 			t.Fatalf("waited %v for %s", limit, what)
 		}
-		backoff.Sleep(t.Context(), pollInterval(time.Since(began)))
+		run.Sleep(t.Context(), pollInterval(time.Since(began)))
 	}
 	return time.Since(began)
 }
@@ -250,15 +250,15 @@ func tone(ms int) []byte {
 // startScheduler runs a scheduler until the test ends and returns its URL.
 func startScheduler(t *testing.T, cfg config.Config) string {
 	t.Helper()
-	_, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+	_, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	return url
 }
 
-// run makes a scheduler, runs it until the test ends, and returns it with its URL once it is announced. An instance ends when Redis does not
+// runTest makes a scheduler, runs it until the test ends, and returns it with its URL once it is announced. An instance ends when Redis does not
 // answer its announcement in time, as on a busy machine: then another one is made.
-func run(t *testing.T, create func() *scheduler.Scheduler) (*scheduler.Scheduler, string) {
+func runTest(t *testing.T, create func() *scheduler.Scheduler) (*scheduler.Scheduler, string) {
 	t.Helper()
-	for began := time.Now(); ; backoff.Sleep(t.Context(), pollInterval(time.Since(began))) {
+	for began := time.Now(); ; run.Sleep(t.Context(), pollInterval(time.Since(began))) {
 		s := create()
 		l, err := s.Listen(t.Context())
 		if err != nil {
@@ -300,7 +300,7 @@ func requestFor(id string) dispatch.Request {
 // retryUntilOK repeats an operation that a busy machine, or a Redis that is not back yet, may fail.
 func retryUntilOK(t *testing.T, do func() error) {
 	t.Helper()
-	for began := time.Now(); ; backoff.Sleep(t.Context(), pollInterval(time.Since(began))) {
+	for began := time.Now(); ; run.Sleep(t.Context(), pollInterval(time.Since(began))) {
 		err := do()
 		if err == nil {
 			return

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -55,7 +55,7 @@ func startLoad(t *testing.T, instances cluster) *httpLoad {
 	t.Cleanup(l.end)
 	for i := range loadClients {
 		l.clients.Go(func() {
-			for k := 0; backoff.Sleep(ctx, rand.N(2*thinkTime)); k++ {
+			for k := 0; run.Sleep(ctx, rand.N(2*thinkTime)); k++ {
 				l.dispatch(ctx, fmt.Sprintf("req-%d-%d", i, k))
 			}
 		})
@@ -94,7 +94,7 @@ func (l *httpLoad) dispatch(ctx context.Context, request string) {
 			l.t.Errorf("dispatch of %s: %v", request, err)
 			return
 		}
-		backoff.Sleep(ctx, rand.N(100*time.Millisecond))
+		run.Sleep(ctx, rand.N(100*time.Millisecond))
 	}
 }
 
@@ -178,7 +178,7 @@ func (l *httpLoad) waitForEnd(limit time.Duration) *jobOutcomes {
 	began := time.Now()
 	for len(left) > 0 {
 		if l.cluster.inFlight() > 0 && time.Since(began) < limit { // an instance runs some of them
-			backoff.Sleep(l.t.Context(), 20*time.Millisecond)
+			run.Sleep(l.t.Context(), 20*time.Millisecond)
 			continue
 		}
 		if time.Since(began) >= limit {
@@ -213,7 +213,7 @@ func (l *httpLoad) waitForEnd(limit time.Duration) *jobOutcomes {
 			l.t.Errorf("%d accepted jobs did not end: %v, such as %s", len(left), states, left[0])
 			return v
 		}
-		backoff.Sleep(l.t.Context(), 100*time.Millisecond)
+		run.Sleep(l.t.Context(), 100*time.Millisecond)
 	}
 	return v
 }

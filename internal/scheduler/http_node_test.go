@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -135,7 +135,7 @@ func (n *httpNode) runJob(ctx context.Context, job wire.ActiveJob) {
 			drop()
 		}
 	})
-	done := backoff.Sleep(work, n.work())
+	done := run.Sleep(work, n.work())
 	n.mu.Lock()
 	n.working--
 	n.jobs[job].worked = true
@@ -174,7 +174,7 @@ func (n *httpNode) postUntilAnswered(ctx context.Context, path string, in any) w
 		case errors.As(err, &e) && !e.Code.Retryable():
 			return e.Code
 		}
-		if !backoff.SleepJitter(ctx, 100*time.Millisecond, 0.5) {
+		if !run.SleepJitter(ctx, 100*time.Millisecond, 0.5) {
 			return cancelled
 		}
 	}
@@ -204,7 +204,7 @@ func (n *httpNode) sendHeartbeats() {
 		n.seq++
 		seq := n.seq
 		n.mu.Unlock()
-		if known && !backoff.SleepJitter(n.ctx, interval, 0.2) || n.ctx.Err() != nil {
+		if known && !run.SleepJitter(n.ctx, interval, 0.2) || n.ctx.Err() != nil {
 			return
 		}
 		if !known {
@@ -213,7 +213,7 @@ func (n *httpNode) sendHeartbeats() {
 				n.mu.Lock()
 				n.reregistered++
 				n.mu.Unlock()
-			} else if !backoff.SleepJitter(n.ctx, interval/4, 0.5) {
+			} else if !run.SleepJitter(n.ctx, interval/4, 0.5) {
 				return
 			}
 			continue

@@ -46,7 +46,7 @@ func TestMalformedStore(t *testing.T) {
 			}
 			cfg := fastConfig()
 			cfg.Store, cfg.Server.Port, cfg.Server.ShutdownSeconds = redis.URL(), 0, 1
-			run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+			runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 			m.wantService("another instance has started on malformed keys")
 		})
 	}

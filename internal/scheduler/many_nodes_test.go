@@ -12,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -72,7 +72,7 @@ func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
 
 	began := time.Now()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
-	s, url := run(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
+	s, url := runTest(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
 	transport.jobs.Store(s.Jobs)
 	peer := sim.NewAPI(url)
 	t.Cleanup(peer.Close)
@@ -137,7 +137,7 @@ func (c *manyHeartbeats) send(ctx context.Context) {
 	var work sync.WaitGroup
 	for at := range 16 {
 		work.Go(func() {
-			for round := 0; backoff.Sleep(ctx, c.interval/parts); round++ {
+			for round := 0; run.Sleep(ctx, c.interval/parts); round++ {
 				for i := round%parts + at*parts; i < int(c.alive.Load()); i += 16 * parts {
 					b := nodes.Heartbeat{Node: c.ids[i], Activity: store.Activity{Lists: true}}
 					// The next heartbeat makes up for one that failed.
@@ -155,7 +155,7 @@ func (c *manyHeartbeats) send(ctx context.Context) {
 func (c *manyHeartbeats) measureDispatches(ctx context.Context, name string) (times []time.Duration, refused int) {
 	var mu sync.Mutex
 	var calls sync.WaitGroup
-	for i := 0; backoff.Sleep(ctx, 5*time.Millisecond); i++ {
+	for i := 0; run.Sleep(ctx, 5*time.Millisecond); i++ {
 		calls.Go(func() {
 			began := time.Now()
 			_, err := c.cluster[0].Jobs.Dispatch(c.t.Context(), requestFor(fmt.Sprintf("%s-%d", name, i)))
@@ -277,7 +277,7 @@ func TestLosingMostNodesAtOnce(t *testing.T) {
 				t.Errorf("after %v there are %d and %d nodes in the fleets, want %d", time.Since(began), instances[0].Fleet.Len(), instances[1].Fleet.Len(), healthy)
 				return
 			}
-			backoff.Sleep(ctx, 20*time.Millisecond)
+			run.Sleep(ctx, 20*time.Millisecond)
 		}
 	})
 	during := measure(lost, "loss")

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -40,7 +40,7 @@ func TestFleetUnderFaults(t *testing.T) {
 	cfg.Scheduler.TaskBinding.ReservedTTLSeconds = 2
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 3600
 	cfg.Scheduler.Observability.PathWarnMS = 60_000
-	s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	peer := sim.NewAPI(url)
 	t.Cleanup(peer.Close)
 	fleet := startSimNodes(t, peer)
@@ -124,7 +124,7 @@ func sendJobs(t *testing.T, peer *sim.API) []core.JobID {
 					// On a busy machine a decision may not be made in time; the request is then refused.
 					if errors.As(err, &e) && e.JobID == "" && (e.Code == wire.AllCandidatesFullOrFailed || e.Code == wire.SchedulerDependencyDown) {
 						refused.Add(1)
-						backoff.Sleep(t.Context(), rand.N(20*time.Millisecond))
+						run.Sleep(t.Context(), rand.N(20*time.Millisecond))
 						continue
 					}
 					if err != nil && (e == nil || e.JobID == "") {

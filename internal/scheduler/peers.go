@@ -5,11 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -80,7 +79,7 @@ func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
 	}
 	s.events.Record(store.Event{Kind: store.EventTakeover, Detail: "from " + string(dead)})
 	s.takeovers.Go(func() {
-		if backoff.Sleep(s.running, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
+		if run.Sleep(s.running, s.cfg.Scheduler.Sessions.DisconnectGraceMS.Duration()) {
 			s.takeOverNodes(s.running, dead)
 		}
 	})
@@ -98,7 +97,7 @@ func (s *Scheduler) takeOverNodes(ctx context.Context, dead core.InstanceID) {
 			left = append(left, declared)
 		}
 	}
-	parallel.ForEach(takeoverWorkers, left, func(n *core.Node) {
+	run.ForEach(takeoverWorkers, left, func(n *core.Node) {
 		if err := s.Nodes.MarkLost(ctx, n.ID, n.Epoch); err != nil {
 			s.log.Warn("could not move the jobs of a node whose instance is gone", "node_id", n.ID, "error", err)
 		}

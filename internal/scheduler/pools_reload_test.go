@@ -36,7 +36,7 @@ func TestReloadOfPoolsWithoutRedis(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	s.SetConfigSource(func() (config.Config, []string, error) { return file.load(redis.URL()) })
 	api := sim.NewAPI(url)
 	defer api.Close()

@@ -10,12 +10,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -137,7 +137,7 @@ func (p *poolTraffic) declare(id core.NodeID, register bool) {
 	p.services[id] = append(p.services[id], recorded[[]core.Service]{value: services})
 	p.mu.Unlock()
 	patch := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url, Services: services}
-	for in := p.instances.anyInstance(); p.ctx.Err() == nil; backoff.Sleep(p.ctx, 20*time.Millisecond) {
+	for in := p.instances.anyInstance(); p.ctx.Err() == nil; run.Sleep(p.ctx, 20*time.Millisecond) {
 		var err error
 		if register {
 			_, err = in.Nodes.Register(p.ctx, id, patch, store.Activity{})
@@ -210,13 +210,13 @@ func (p *poolTraffic) runJob(a *wire.Assignment) {
 	}
 	report := func(fn func(in *instance) error) {
 		for range 100 {
-			if fn(p.instances.anyInstance()) == nil || !backoff.Sleep(p.ctx, 50*time.Millisecond) {
+			if fn(p.instances.anyInstance()) == nil || !run.Sleep(p.ctx, 50*time.Millisecond) {
 				return
 			}
 		}
 	}
 	report(func(in *instance) error { return in.Jobs.Ack(p.ctx, r) })
-	backoff.Sleep(p.ctx, rand.N(100*time.Millisecond))
+	run.Sleep(p.ctx, rand.N(100*time.Millisecond))
 	if rand.N(10) == 0 {
 		report(func(in *instance) error { return in.Jobs.Fail(p.ctx, r, core.ReasonNodeFailed, "") })
 		return
@@ -234,7 +234,7 @@ func (p *poolTraffic) send(client int) {
 			s.Tenant, s.Session = "acme", "acme"
 		}
 		_, _ = p.instances.anyInstance().Jobs.Dispatch(p.ctx, dispatch.Request{Spec: s}) // it may be refused
-		backoff.Sleep(p.ctx, rand.N(20*time.Millisecond))
+		run.Sleep(p.ctx, rand.N(20*time.Millisecond))
 	}
 }
 
@@ -253,7 +253,7 @@ func (p *poolTraffic) redefine(table config.Phase3) {
 		return err
 	}
 	for reloadAny() != nil {
-		backoff.Sleep(p.ctx, 50*time.Millisecond)
+		run.Sleep(p.ctx, 50*time.Millisecond)
 	}
 	waitUntil(p.t, "all instances to adopt the pools", waitLimit, func() bool {
 		return !slices.ContainsFunc(p.instances, func(in *instance) bool {
@@ -272,7 +272,7 @@ func (p *poolTraffic) run(fault func()) {
 		p.running.Go(func() { p.send(i) })
 	}
 	p.running.Go(func() {
-		for backoff.Sleep(p.ctx, rand.N(100*time.Millisecond)) {
+		for run.Sleep(p.ctx, rand.N(100*time.Millisecond)) {
 			p.declare(core.NodeID(fmt.Sprintf("n%02d", rand.N(poolNodes))), rand.N(5) == 0)
 		}
 	})

@@ -122,7 +122,7 @@ func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 			c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 300_000, 400_000, 500_000
 			cfg.Server.ShutdownSeconds = 0
 			transport := &acceptAll{}
-			s, _ := run(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
+			s, _ := runTest(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
 			slots, url := 10_000, "http://127.0.0.1:9/jobs"
 			for i := range 4 {
 				p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -279,7 +279,7 @@ func haltRedis(t *testing.T, redis *redistest.Server, l *httpLoad, nodes nodeFle
 	h := &redisHalt{began: time.Now(), duration: d}
 	redis.Stop()
 	h.held = nodes.heldJobs()
-	backoff.Sleep(t.Context(), d)
+	run.Sleep(t.Context(), d)
 	l.markFault()
 	redis.Continue()
 	h.backAfter = l.waitForService()

@@ -18,10 +18,10 @@ import (
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -101,7 +101,7 @@ func startRotation(t *testing.T, instances int) *rotation {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, url := run(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
+		s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 		s.SetConfigSource(func() (config.Config, []string, error) { return r.file.load(redis.URL()) })
 		r.instances = append(r.instances, s)
 		r.urls = append(r.urls, url)
@@ -129,7 +129,7 @@ func (r *rotation) run(ctx context.Context, name string, action func(ctx context
 				return
 			}
 			done.Add(1)
-			backoff.Sleep(ctx, 15*time.Millisecond) // or they would take the processor from the instances
+			run.Sleep(ctx, 15*time.Millisecond) // or they would take the processor from the instances
 		}
 	})
 }

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -49,7 +49,7 @@ func TestRevocationsDuringFailover(t *testing.T) {
 			i++
 		case http.StatusServiceUnavailable:
 			refused++
-			backoff.Sleep(t.Context(), 5*time.Millisecond)
+			run.Sleep(t.Context(), 5*time.Millisecond)
 		default:
 			t.Errorf("the revocation of s%d: %d %v", i, status, e)
 		}
@@ -101,7 +101,7 @@ func watchReadiness(t *testing.T, in *instance) *atomic.Int64 {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for backoff.Sleep(ctx, 10*time.Millisecond) {
+		for run.Sleep(ctx, 10*time.Millisecond) {
 			if err := in.peer.Get(ctx, "/readyz", new(wire.ReadyResponse)); err != nil && ctx.Err() == nil {
 				down.Store(time.Now().UnixNano())
 			}

@@ -15,8 +15,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -56,7 +56,7 @@ func (in *instance) call(t *testing.T, key, method, path string, body, out any) 
 		if status != http.StatusServiceUnavailable || time.Since(began) > waitLimit {
 			return status, e
 		}
-		backoff.Sleep(t.Context(), pollInterval(time.Since(began)))
+		run.Sleep(t.Context(), pollInterval(time.Since(began)))
 	}
 }
 

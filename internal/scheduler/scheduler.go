@@ -16,7 +16,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -31,6 +30,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodetable"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/pools"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
@@ -307,7 +307,7 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	s.Server.SetNotReady()
 	_ = s.Bus.Announce(deadline) // that it drains; if that fails, the next renewal announces it
 	if s.hasPeers(deadline) {    // load balancers notice before dispatches are refused
-		backoff.Sleep(deadline, min(s.cfg.Server.DrainDelayMS.Duration(), s.cfg.Server.ShutdownSeconds.Duration()/2))
+		run.Sleep(deadline, min(s.cfg.Server.DrainDelayMS.Duration(), s.cfg.Server.ShutdownSeconds.Duration()/2))
 	}
 	// Before the connections are asked to go away. Utterances of sessions that are still connected are dispatched as usual.
 	s.Jobs.Leave()

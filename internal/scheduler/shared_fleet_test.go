@@ -15,10 +15,10 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -77,7 +77,7 @@ func silentNodeLeavesBoth(t *testing.T) {
 		ids[i] = core.NodeID(fmt.Sprintf("n%d", i))
 		register(t, instances.anyInstance(), ids[i], "en", "zh")
 		beating.Go(func() {
-			for backoff.SleepJitter(ctx, c.Nodes.HeartbeatIntervalMS.Duration(), 0.2) {
+			for run.SleepJitter(ctx, c.Nodes.HeartbeatIntervalMS.Duration(), 0.2) {
 				select {
 				case <-silence:
 					if i > 0 {
@@ -131,7 +131,7 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 			if e := new(wire.Error); !errors.As(err, &e) || e.Code != wire.SchedulerDependencyDown || time.Since(began) > waitLimit {
 				return err
 			}
-			backoff.Sleep(t.Context(), pollInterval(time.Since(began)))
+			run.Sleep(t.Context(), pollInterval(time.Since(began)))
 		}
 	}
 	declare := func(langs ...core.Lang) {

@@ -11,11 +11,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -63,7 +63,7 @@ func (c *localNodes) runJob(n *localNode, a *wire.Assignment) {
 	began := time.Now()
 	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
 	c.retryReport("ack", func() error { return c.cluster.anyInstance().Jobs.Ack(c.ctx, r) })
-	backoff.Sleep(c.ctx, 100*time.Millisecond+rand.N(1800*time.Millisecond))
+	run.Sleep(c.ctx, 100*time.Millisecond+rand.N(1800*time.Millisecond))
 	n.now.Add(-1)
 	c.retryReport("done", func() error { return c.cluster.anyInstance().Jobs.Done(c.ctx, r, nil) })
 	c.busy.Add(int64(time.Since(began)))
@@ -89,8 +89,8 @@ func (c *localNodes) retryReport(what string, report func() error) {
 
 // retryPause is between the tries of one of several hundred callers: on a busy machine, in which Redis does not answer all of them in time, they
 // must not be the reason for it.
-func retryPause() *backoff.Backoff {
-	return &backoff.Backoff{Min: 20 * time.Millisecond, Max: 2 * time.Second}
+func retryPause() *run.Backoff {
+	return &run.Backoff{Min: 20 * time.Millisecond, Max: 2 * time.Second}
 }
 
 // TestNoRefusalWhileASlotIsFree keeps 85 % of the slots taken through two instances: no request is refused, the ledger is

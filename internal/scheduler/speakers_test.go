@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -52,7 +52,7 @@ func (r *rotation) startSpeakers() {
 
 // speak says one utterance and waits for its result.
 func (s *speaker) speak(ctx context.Context) error {
-	backoff.Sleep(ctx, 50*time.Millisecond)
+	run.Sleep(ctx, 50*time.Millisecond)
 	_, err := s.Write(tone(60))
 	if err = errors.Join(err, s.Commit()); err != nil {
 		return err

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // suspensionDetector detects that this process did not run for a while: it was stopped, or got no CPU time. The process
@@ -18,7 +18,7 @@ type suspensionDetector struct {
 func (d *suspensionDetector) watch(ctx context.Context, began time.Time, report func(suspended time.Duration)) {
 	// The last renewal before it may be a third of the TTL old.
 	threshold := d.ttl * 2 / 3
-	for last := began; backoff.SleepJitter(ctx, d.ttl/10, 0.2); {
+	for last := began; run.SleepJitter(ctx, d.ttl/10, 0.2); {
 		now := d.now()
 		if suspended := now.Sub(last); suspended > threshold {
 			report(suspended)

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -107,7 +107,7 @@ func forEach[T any](ctx context.Context, objects []T, change func(context.Contex
 	ctx, cancel := context.WithTimeout(ctx, bulkTimeout)
 	defer cancel()
 	var count atomic.Int64
-	parallel.ForEach(bulkWorkers, objects, func(object T) {
+	run.ForEach(bulkWorkers, objects, func(object T) {
 		if ctx.Err() != nil {
 			return
 		}

@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -82,7 +82,7 @@ func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
 	s.writer = beginEvents(w)
 	ends := time.Now().Add(lasts)
 	for page := first; s.send(page); {
-		if !time.Now().Add(streamInterval).Before(ends) || h.stopping.Load() || !backoff.Sleep(r.Context(), streamInterval) {
+		if !time.Now().Add(streamInterval).Before(ends) || h.stopping.Load() || !run.Sleep(r.Context(), streamInterval) {
 			return
 		}
 		if !h.access.stillAdmits(r) {

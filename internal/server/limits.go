@@ -10,8 +10,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/peeraddr"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -68,7 +68,7 @@ type addressLimit struct {
 	log     *slog.Logger
 	refused func(address string)
 
-	mu    lockwait.Mutex[lockwait.ServerAddresses]
+	mu    run.Mutex[run.ServerAddresses]
 	addrs map[net.Conn]netip.Addr // of the connections that count
 	open  map[netip.Addr]int
 }

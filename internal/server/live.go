@@ -7,8 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -92,7 +92,7 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 		if len(events) > 0 {
 			writeEvent(&buf, "events", []byte("["), bytes.Join(events, []byte(",")), []byte("]"))
 		}
-		if !out.send(buf.Bytes()) || !time.Now().Before(ends) || !backoff.Sleep(r.Context(), liveInterval) {
+		if !out.send(buf.Bytes()) || !time.Now().Before(ends) || !run.Sleep(r.Context(), liveInterval) {
 			return
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -28,12 +28,12 @@ type liveFeed struct {
 	stats   StatsReader
 	reading atomic.Bool // one stream reads for all
 
-	mu     lockwait.Mutex[lockwait.ServerLive] // guards the rest
-	readAt time.Time                           // when the log was read last
-	after  string                              // the position up to which it was read
-	begun  bool                                // the end of the log was found
-	next   uint64                              // the number of the next event
-	events []liveEvent                         // the last ones, the oldest first
+	mu     run.Mutex[run.ServerLive] // guards the rest
+	readAt time.Time                 // when the log was read last
+	after  string                    // the position up to which it was read
+	begun  bool                      // the end of the log was found
+	next   uint64                    // the number of the next event
+	events []liveEvent               // the last ones, the oldest first
 
 	pointMS int64  // of the point that was encoded last
 	point   []byte // encoded

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -69,7 +69,7 @@ func search[T any](ctx context.Context, entries []T) iter.Seq[*T] {
 	return func(yield func(*T) bool) {
 		for i := range entries {
 			if i%searchStep == searchStep-1 {
-				if !backoff.Sleep(ctx, searchPause) {
+				if !run.Sleep(ctx, searchPause) {
 					return
 				}
 			}

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/window"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -38,7 +38,7 @@ type loginHandlers struct {
 	ttl         time.Duration
 	context     func() wire.CallerContext
 
-	mu       lockwait.Mutex[lockwait.ServerLogins] // guards the rest
+	mu       run.Mutex[run.ServerLogins] // guards the rest
 	failures *window.Limit[netip.Addr]
 	begun    *window.Limit[string] // by the name of the key
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/coder/websocket"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -141,7 +141,7 @@ func TestEndedLoginsStayEnded(t *testing.T) {
 		ts.requestAs(keySecret("operator"), "DELETE", "/v1/auth/revocations/"+url.PathEscape(r.ID), nil).decode(&wire.Revocation{})
 		ts.requestWith(cookie, "GET", "/v1/nodes", nil).expectError(wire.Unauthorized)
 		for next := time.Now().Truncate(time.Second).Add(time.Second); time.Now().Before(next); { // the time of a login is in whole seconds
-			backoff.Sleep(t.Context(), time.Until(next))
+			run.Sleep(t.Context(), time.Until(next))
 		}
 		ts.requestWith(ts.login(keySecret("viewer-acme")), "GET", "/v1/nodes", nil).decode(&wire.NodeList{})
 	}

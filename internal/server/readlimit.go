@@ -6,8 +6,8 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/peer"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -29,7 +29,7 @@ type readLimit struct {
 	all   chan struct{} // holds an element for each read
 	ofKey int
 
-	mu   lockwait.Mutex[lockwait.ServerReads] // guards the rest
+	mu   run.Mutex[run.ServerReads] // guards the rest
 	keys map[string]*keyReads
 }
 

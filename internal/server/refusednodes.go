@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 	"github.com/lingua-scheduler/lingua/internal/peeraddr"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -30,7 +30,7 @@ type refusedNodes struct {
 	isRevoked     func(core.NodeID) bool
 	log           *slog.Logger
 
-	mu      lockwait.Mutex[lockwait.ServerRefused]
+	mu      run.Mutex[run.ServerRefused]
 	entries map[refusalKey]*refusal
 	logged  time.Time // the last line
 }

@@ -25,11 +25,11 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/nodetable"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
 	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -214,7 +214,7 @@ func New(o Options) *Server {
 	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, health: o.StoreHealth, partial: o.Partial, revocations: revoked, stopping: &s.stopping}
 	s.status.stats = &statsHandlers{responder: p, reader: o.Figures.Stats, metrics: o.Metrics}
 	s.status.store = &storeHandlers{
-		responder: p, store: o.Figures.Store, calls: o.Metrics.StoreCalls, problem: s.status.storeProblem, work: parallel.NewGroup(),
+		responder: p, store: o.Figures.Store, calls: o.Metrics.StoreCalls, problem: s.status.storeProblem, work: run.NewGroup(),
 	}
 	s.status.pools = &poolHandlers{responder: p, reader: o.Figures.Pools}
 	s.status.tenants = &tenantHandlers{responder: p, gate: o.Figures.Tenants, jobs: o.Jobs, sessions: o.Sessions, peers: peers}

@@ -11,7 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -26,12 +26,12 @@ type sessionServer struct {
 	firstMessage time.Duration
 	tokenGrace   time.Duration // how long a session may stay connected after its token has expired
 	log          *slog.Logger
-	work         *parallel.Group // the goroutines of connections
+	work         *run.Group // the goroutines of connections
 }
 
 func newSessionServer(o *Options, e *enforcer) *sessionServer {
 	return &sessionServer{
-		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.Limits.FirstMessage, tokenGrace: o.Access.TokenGrace, log: o.Log, work: parallel.NewGroup(),
+		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.Limits.FirstMessage, tokenGrace: o.Access.TokenGrace, log: o.Log, work: run.NewGroup(),
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -27,7 +27,7 @@ type storeHandlers struct {
 	store   store.Inspector
 	calls   *telemetry.StoreCalls
 	problem func(context.Context) string // why this instance cannot use it; empty: it can
-	work    *parallel.Group              // inspections
+	work    *run.Group                   // inspections
 
 	mu      sync.Mutex
 	last    *inspection   // nil: there was none yet

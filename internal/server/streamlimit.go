@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -14,7 +14,7 @@ type streamLimit struct {
 	max  int
 	what string // for messages, in the plural
 
-	mu       lockwait.Mutex[lockwait.ServerStreams] // guards the rest
+	mu       run.Mutex[run.ServerStreams] // guards the rest
 	open     int
 	byTenant map[string]int // streams of callers that see one tenant, by its id
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -15,7 +15,7 @@ type tokenExpiry struct {
 	ws    *socket.Conn
 	grace time.Duration
 
-	mu      lockwait.Mutex[lockwait.ServerTokenExpiry]
+	mu      run.Mutex[run.ServerTokenExpiry]
 	caller  *auth.Principal
 	timer   *time.Timer
 	stopped bool

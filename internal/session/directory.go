@@ -8,7 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -30,7 +30,7 @@ type Directory struct {
 	metrics *telemetry.Sessions
 	log     *slog.Logger
 
-	mu         lockwait.Mutex[lockwait.SessionDirectory]
+	mu         run.Mutex[run.SessionDirectory]
 	sessions   map[core.SessionKey]*Session
 	utterances map[core.JobID]*utterance // that a result or speech may still follow
 }

@@ -6,16 +6,16 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // storeBackoff is between two tries of an operation of the store.
-var storeBackoff = backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
+var storeBackoff = run.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 
 // placement is the state of placing an utterance's job on a node.
 type placement struct {

@@ -6,7 +6,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -34,12 +34,12 @@ type Registry struct {
 	closed   bool // guarded by the directory's mutex, as is draining
 	draining bool // clients are asked to continue on another instance
 
-	background *parallel.Group // utterances outlive connections
+	background *run.Group // utterances outlive connections
 }
 
 // NewRegistry makes the registry of a directory. End it with Close.
 func NewRegistry(d *Directory, jobs Jobs) *Registry {
-	r := &Registry{Directory: d, jobs: jobs, background: parallel.NewGroup()}
+	r := &Registry{Directory: d, jobs: jobs, background: run.NewGroup()}
 	r.placer = &placer{directory: d, jobs: jobs, isDraining: r.isDraining}
 	return r
 }

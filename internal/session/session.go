@@ -7,9 +7,8 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -26,7 +25,7 @@ type Session struct {
 	started   time.Time
 	known     time.Time // the latest revocation that was known where it started
 
-	mu       lockwait.Mutex[lockwait.Session]
+	mu       run.Mutex[run.Session]
 	settings settings
 	options  *optionSet      // of utterances that begin now
 	conn     Conn            // nil while no client is connected
@@ -263,9 +262,9 @@ func (m *monitor) expect() {
 // utterance or the speech of a result times out, and every checkInterval while utterances wait.
 func (m *monitor) schedule() {
 	s, cfg := m.session, &m.session.registry.cfg
-	next := min(m.timeout()-time.Since(m.lastReceived), backoff.Jitter(cfg.renewInterval(), checkJitter))
+	next := min(m.timeout()-time.Since(m.lastReceived), run.Jitter(cfg.renewInterval(), checkJitter))
 	if len(s.outbox.pending) > 0 {
-		next = min(next, backoff.Jitter(checkInterval, checkJitter))
+		next = min(next, run.Jitter(checkInterval, checkJitter))
 	}
 	for _, u := range s.outbox.pending {
 		if s.conn != nil && !u.result.stored && !u.placement.expired {

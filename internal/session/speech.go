@@ -6,7 +6,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -29,7 +29,7 @@ type speechQueue struct {
 	format     wire.AudioFormat // once its first chunk has arrived
 	progressAt time.Time        // when its result was sent, or its last chunk arrived after that
 
-	mu      lockwait.Mutex[lockwait.SessionSpeech]
+	mu      run.Mutex[run.SessionSpeech]
 	frames  [][]byte
 	bytes   int
 	feeding bool // a connection takes the frames

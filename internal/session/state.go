@@ -6,8 +6,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -98,7 +98,7 @@ func (v *stateSaver) markChanged() {
 	v.scheduled = true
 	s, wait := v.session, saveInterval-time.Since(v.savedAt)
 	s.registry.background.Go(func(ctx context.Context) {
-		if !backoff.Sleep(ctx, wait) {
+		if !run.Sleep(ctx, wait) {
 			return
 		}
 		s.mu.Lock()

@@ -3,8 +3,8 @@ package session
 import (
 	"context"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -76,7 +76,7 @@ func (r *Registry) endCount(ref core.SessionRef) {
 
 // RenewTenants renews the counts of the sessions of this instance, from time to time, until the context ends.
 func (r *Registry) RenewTenants(ctx context.Context) {
-	for r.cfg.Tenants != nil && backoff.Sleep(ctx, backoff.Jitter(tenants.RenewInterval, 0.1)) {
+	for r.cfg.Tenants != nil && run.Sleep(ctx, run.Jitter(tenants.RenewInterval, 0.1)) {
 		r.renewCounts(ctx)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -202,5 +202,5 @@ func (r *Registry) tryDropRevoked(ctx context.Context, key core.SessionKey) (fre
 	if err != nil {
 		return false, false, r.storeDown(err)
 	}
-	return backoff.Sleep(ctx, 2*dropKeep) && held, true, nil
+	return run.Sleep(ctx, 2*dropKeep) && held, true, nil
 }

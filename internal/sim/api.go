@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -86,7 +86,7 @@ func (a *API) do(ctx context.Context, method, path string, body []byte, out any)
 
 // PostRetry posts until a repeat would not change the answer: a node keeps a result until it is acknowledged.
 func (a *API) PostRetry(ctx context.Context, path string, in, out any) error {
-	retry := backoff.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
+	retry := run.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
 	for {
 		err := a.Post(ctx, path, in, out)
 		var refusal *wire.Error

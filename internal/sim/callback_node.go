@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -209,7 +209,7 @@ func (n *CallbackNode) countRefusal(err error) {
 // sendHeartbeats sends heartbeats until the node is killed.
 func (n *CallbackNode) sendHeartbeats() {
 	for {
-		if !backoff.SleepJitter(n.ctx, n.interval, 0.2) {
+		if !run.SleepJitter(n.ctx, n.interval, 0.2) {
 			return
 		}
 		var out wire.HeartbeatResponse

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -58,7 +58,7 @@ func (c *Conversation) Run(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = s.Close() }()
-	for i := 0; backoff.Sleep(ctx, c.Pause()); i++ {
+	for i := 0; run.Sleep(ctx, c.Pause()); i++ {
 		if err := c.sendUtterance(s, c.Langs[i%2]); err != nil {
 			return err
 		}
@@ -121,7 +121,7 @@ func unstableClient(lifetime time.Duration) *http.Client {
 		if err != nil {
 			return nil, err
 		}
-		time.AfterFunc(backoff.Jitter(lifetime, 0.5), func() { _ = c.Close() })
+		time.AfterFunc(run.Jitter(lifetime, 0.5), func() { _ = c.Close() })
 		return c, nil
 	}}}
 }

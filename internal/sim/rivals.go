@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -53,7 +53,7 @@ func (r *Rivals) call(ctx context.Context, api *API, tenant, name string) {
 			AudioRef: "blob://hello", Options: wire.DispatchOptions{MaxWaitMS: &wait},
 		}, &wire.DispatchResponse{})
 		if err != nil {
-			backoff.SleepJitter(ctx, 500*time.Millisecond, 0.5) // it is refused, or the node has not registered yet
+			run.SleepJitter(ctx, 500*time.Millisecond, 0.5) // it is refused, or the node has not registered yet
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -71,7 +71,7 @@ func demoServices() []wire.Service {
 // WaitNodes waits until the scheduler knows a number of nodes.
 func WaitNodes(ctx context.Context, api *API, count int) error {
 	var out wire.NodeList
-	backoff.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}.Retry(ctx, func() error {
+	run.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}.Retry(ctx, func() error {
 		if err := api.Get(ctx, "/v1/nodes", &out); err != nil {
 			return err
 		}

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -81,7 +81,7 @@ func (w *Worker) work(ctx context.Context, job *node.Job) (node.Result, error) {
 	began, took := time.Now(), w.JobDuration()
 	textSrc := fmt.Sprintf("%.1f seconds of %s", job.Duration.Seconds(), job.Src)
 	for _, stage := range []string{"asr", "nmt"} {
-		if !backoff.Sleep(ctx, took/2) {
+		if !run.Sleep(ctx, took/2) {
 			return node.Result{}, ctx.Err()
 		}
 		job.Partial(node.Partial{Stage: stage, TextSrc: textSrc})

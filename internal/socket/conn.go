@@ -15,7 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -34,7 +34,7 @@ type Conn struct {
 	health     health        // used by the watchdog only
 	message    *[]byte       // the buffer that Read returned; used by the reader only
 
-	mu              lockwait.Mutex[lockwait.SocketConn]
+	mu              run.Mutex[run.SocketConn]
 	owner           any // as SetOwner set it
 	users           int // the open transport, the writer and the reader; the last one to release the connection frees it
 	queue           sendQueue

@@ -18,7 +18,7 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -62,7 +62,7 @@ type Hub struct {
 	opts    Options
 	started time.Time // the watchdog measures times from here
 
-	mu         lockwait.Mutex[lockwait.SocketHub]
+	mu         run.Mutex[run.SocketHub]
 	conns      [hubParts]map[*Conn]struct{}
 	added      uint               // connections so far, which go to the parts in turn
 	perAddress map[netip.Addr]int // connections and handshakes of each address, if those are limited

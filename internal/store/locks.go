@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // Locks lets one instance of all do some work.
@@ -39,7 +39,7 @@ func KeepLock(ctx context.Context, locks Locks, p LockParams, fence int64, reque
 		defer cancel()
 		until := requested.Add(p.TTL)
 		wait := p.TTL / 2
-		for backoff.Sleep(holding, min(backoff.Jitter(wait, 0.1), time.Until(until))) {
+		for run.Sleep(holding, min(run.Jitter(wait, 0.1), time.Until(until))) {
 			requested := time.Now()
 			call, done := context.WithDeadline(holding, until)
 			got, err := locks.Lock(call, p)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // Locks measures the waits for locks that were held. The label lock is a name of lockwait.
@@ -22,7 +22,7 @@ func newLocks(f factory) Locks {
 			prometheus.ExponentialBuckets(10e-6, 4, 10), "lock"),
 		SlowLockWait: f.counterVec("scheduler_slow_lock_wait_total", "Waits for locks that took longer than lock_wait_warn_ms, by lock.", "lock"),
 	}
-	for _, name := range lockwait.Names() {
+	for _, name := range run.LockNames() {
 		l.SlowLockWait.WithLabelValues(name) // its rate begins at zero
 	}
 	return l
@@ -55,7 +55,7 @@ func NewLockWaits(m *Locks, slow time.Duration, log *slog.Logger) *LockWaits {
 	return &LockWaits{metrics: m, slow: slow, waits: make(chan slowWait, maxSlowWaits), log: log}
 }
 
-// observe implements lockwait.Observer. The lock is held, so the warning is left to Run.
+// observe implements run.Observer. The lock is held, so the warning is left to Run.
 func (l *LockWaits) observe(lock string, waited time.Duration) {
 	l.metrics.LockWait.WithLabelValues(lock).Observe(waited.Seconds())
 	if waited <= l.slow {
@@ -70,7 +70,7 @@ func (l *LockWaits) observe(lock string, waited time.Duration) {
 
 // Run observes the locks of this process, and logs slow waits, until the context ends.
 func (l *LockWaits) Run(ctx context.Context) {
-	defer lockwait.Observe(l.observe)()
+	defer run.Observe(l.observe)()
 	logged := make(map[string]time.Time) // by lock: when the last warning was logged
 	for {
 		select {

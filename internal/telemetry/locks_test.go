@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // TestSlowLockWaits checks that every contended wait is in the histogram, that only slow ones are counted and logged, each lock once a
@@ -63,7 +63,7 @@ func TestSlowLockWaits(t *testing.T) {
 func TestEveryLockHasACounter(t *testing.T) {
 	t.Parallel()
 	_, series := gather(t, New().Registry)
-	for _, name := range lockwait.Names() {
+	for _, name := range run.LockNames() {
 		if _, ok := series["scheduler_slow_lock_wait_total{lock="+name+"}"]; !ok {
 			t.Errorf("%s has no counter", name)
 		}
@@ -100,12 +100,12 @@ func TestRunObservesTheLocksOfTheProcess(t *testing.T) {
 // testLock is the name of the lock of this test.
 type testLock struct{}
 
-// LockName implements lockwait.Name.
+// LockName implements run.Name.
 func (testLock) LockName() string { return "tasks_of_this_test" }
 
 // contend holds a lock while another goroutine is likely to ask for it.
 func contend() {
-	var mu lockwait.Mutex[testLock]
+	var mu run.Mutex[testLock]
 	mu.Lock()
 	done := make(chan struct{})
 	go func() {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -19,7 +19,7 @@ type Gate struct {
 	store   store.Tenants
 	onLimit func(limit store.TenantLimit)
 
-	mu       lockwait.Mutex[lockwait.TenantsRefusals]
+	mu       run.Mutex[run.TenantsRefusals]
 	refusals map[core.TenantID]Refusals
 }
 

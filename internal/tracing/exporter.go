@@ -17,7 +17,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 const (
@@ -38,7 +38,7 @@ const (
 )
 
 // retryBackoff is between two tries of a batch.
-var retryBackoff = backoff.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}
+var retryBackoff = run.Backoff{Min: 200 * time.Millisecond, Max: 5 * time.Second}
 
 // exporter posts spans to a collector. Nothing waits for it: spans that do not fit into its queue are dropped.
 type exporter struct {
@@ -138,7 +138,7 @@ func (e *exporter) export(ctx context.Context, batch []*Span) bool {
 			return true
 		}
 		e.warn(err)
-		if retry.after > 0 && !backoff.Sleep(ctx, retry.after) || retry.after == 0 && !wait.Wait(ctx) {
+		if retry.after > 0 && !run.Sleep(ctx, retry.after) || retry.after == 0 && !wait.Wait(ctx) {
 			return false
 		}
 	}

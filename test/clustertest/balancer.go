@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/child"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 )
@@ -90,7 +90,7 @@ func StartBalancer(tb testing.TB, instances []*Instance) *Balancer {
 		to.ready.Store(true)
 		b.backends = append(b.backends, to)
 		b.running.Go(func() {
-			for backoff.SleepJitter(ctx, probeInterval, 0.2) {
+			for run.SleepJitter(ctx, probeInterval, 0.2) {
 				to.ready.Store(to.CheckReady(ctx) == nil)
 			}
 		})

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
@@ -128,7 +128,7 @@ func (n *callbackNode) sendHeartbeats(ctx context.Context, url string) {
 			}
 		}
 		n.cancelJobs(cancel)
-		n.waitHeartbeat(backoff.Jitter(every, 0.2))
+		n.waitHeartbeat(run.Jitter(every, 0.2))
 	}
 }
 
@@ -311,7 +311,7 @@ func (n *callbackNode) work(ctx context.Context, a *wire.Assignment) (string, er
 	}
 	r := n.rand(&node.Job{ID: a.JobID, Attempt: a.AttemptID})
 	draw := r.Float64()
-	if !backoff.Sleep(ctx, 100*time.Millisecond+time.Duration(r.Int64N(int64(500*time.Millisecond)))) {
+	if !run.Sleep(ctx, 100*time.Millisecond+time.Duration(r.Int64N(int64(500*time.Millisecond)))) {
 		return "", ctx.Err()
 	}
 	if a.AttemptID == 1 && draw > 1-failRate {
@@ -344,7 +344,7 @@ func (n *callbackNode) fetchAudio(ctx context.Context, address string) (int64, e
 		if fetch() == nil {
 			return size, nil
 		}
-		if !backoff.SleepJitter(ctx, 200*time.Millisecond, 0.5) {
+		if !run.SleepJitter(ctx, 200*time.Millisecond, 0.5) {
 			return 0, ctx.Err()
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -60,7 +60,7 @@ type caller struct {
 func (c *caller) run(ctx context.Context, interval time.Duration) {
 	var open sync.WaitGroup
 	defer open.Wait()
-	if !backoff.Sleep(ctx, time.Duration(c.rand.Int64N(int64(interval)))) {
+	if !run.Sleep(ctx, time.Duration(c.rand.Int64N(int64(interval)))) {
 		return
 	}
 	for n := 0; ; n++ {
@@ -71,7 +71,7 @@ func (c *caller) run(ctx context.Context, interval time.Duration) {
 			next.request.Options.PreferredNodeID = new(AmbiguousNode)
 		}
 		open.Go(func() { next.run(context.WithoutCancel(ctx)) })
-		if !backoff.SleepJitter(ctx, interval, 0.5) {
+		if !run.SleepJitter(ctx, interval, 0.5) {
 			return
 		}
 	}
@@ -97,7 +97,7 @@ func (c *call) run(ctx context.Context) {
 	if end.Job == "" {
 		return
 	}
-	backoff.SleepJitter(ctx, RereadDelay, 0.5)
+	run.SleepJitter(ctx, RereadDelay, 0.5)
 	again := c.readJob(ctx, end.Job)
 	again.Kind = journal.OutcomeReread
 	c.journal.Add(again)
@@ -112,7 +112,7 @@ func (c *call) waitOutcome(ctx context.Context) journal.Entry {
 		}
 		c.journal.Add(e)
 		for e = c.readJob(ctx, e.Job); !e.OK && e.Code == ""; e = c.readJob(ctx, e.Job) {
-			backoff.SleepJitter(ctx, jobPollInterval, 0.5)
+			run.SleepJitter(ctx, jobPollInterval, 0.5)
 		}
 		if e.Code != string(wire.NotFound) {
 			return e
@@ -165,7 +165,7 @@ func (c *call) retry(ctx context.Context, do func() error) string {
 		}
 		var refusal *wire.Error
 		if !errors.As(err, &refusal) {
-			backoff.SleepJitter(ctx, wait, 0.5)
+			run.SleepJitter(ctx, wait, 0.5)
 			continue
 		}
 		if !refusal.Code.Retryable() {
@@ -174,7 +174,7 @@ func (c *call) retry(ctx context.Context, do func() error) string {
 		e := c.entry(journal.CallRefused)
 		e.Code = string(refusal.Code)
 		c.journal.Add(e)
-		backoff.SleepJitter(ctx, max(wait, time.Duration(refusal.RetryAfterMS)*time.Millisecond), 0.2)
+		run.SleepJitter(ctx, max(wait, time.Duration(refusal.RetryAfterMS)*time.Millisecond), 0.2)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
@@ -89,7 +89,7 @@ func MonitorCommands(tb testing.TB, server *redistest.Server, onCommand func(red
 				onError(err)
 				return
 			}
-			if !backoff.Sleep(ctx, 100*time.Millisecond) {
+			if !run.Sleep(ctx, 100*time.Millisecond) {
 				return
 			}
 		}

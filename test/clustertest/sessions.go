@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -127,7 +127,7 @@ func (d *sessionDriver) startSession(ctx context.Context, id string, startLimit 
 			d.journal.Add(journal.Entry{Source: id, Kind: journal.SessionStarted, Speech: d.tts})
 			return s
 		}
-		backoff.SleepJitter(ctx, 200*time.Millisecond, 0.5)
+		run.SleepJitter(ctx, 200*time.Millisecond, 0.5)
 	}
 	return nil
 }
@@ -145,7 +145,7 @@ func (d *sessionDriver) recorder(id string) *frameRecorder {
 
 // sendUtterances sends utterances in real time until the context ends.
 func (d *sessionDriver) sendUtterances(ctx context.Context, s *client.Session, id string) error {
-	if !backoff.Sleep(ctx, time.Duration(d.rand.Int64N(int64(d.config.Interval)))) {
+	if !run.Sleep(ctx, time.Duration(d.rand.Int64N(int64(d.config.Interval)))) {
 		return nil
 	}
 	for n := 0; ; n++ {
@@ -159,14 +159,14 @@ func (d *sessionDriver) sendUtterances(ctx context.Context, s *client.Session, i
 			if size += int64(wrote); err != nil {
 				return err
 			}
-			backoff.Sleep(context.WithoutCancel(ctx), frameDuration)
+			run.Sleep(context.WithoutCancel(ctx), frameDuration)
 		}
 		at := journal.Now()
 		if err := s.Commit(); err != nil {
 			return err
 		}
 		d.journal.Add(journal.Entry{At: at, Source: id, Kind: journal.UtteranceSent, Request: request, Bytes: size})
-		if !backoff.SleepJitter(ctx, max(d.config.Interval-450*time.Millisecond, 50*time.Millisecond), 0.5) {
+		if !run.SleepJitter(ctx, max(d.config.Interval-450*time.Millisecond, 50*time.Millisecond), 0.5) {
 			return nil
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -116,7 +116,7 @@ func (n *testNode) translate(ctx context.Context, job *node.Job) (node.Result, e
 	}
 	half := n.work/7 + time.Duration(r.Int64N(int64(n.work*5/7)))
 	for _, stage := range []string{"asr", "nmt"} {
-		if !backoff.Sleep(ctx, half) {
+		if !run.Sleep(ctx, half) {
 			return node.Result{}, ctx.Err()
 		}
 		job.Partial(node.Partial{Stage: stage})

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -77,7 +77,7 @@ func (c *waitingCaller) run(ctx context.Context) {
 			RequestID: fmt.Sprintf("%s.%d", c.name, n), SessionID: c.tenant + "." + c.name, TenantID: c.tenant, SrcLang: direction[0], TgtLang: direction[1],
 			Options: wire.DispatchOptions{MaxWaitMS: &wait},
 		})
-		backoff.SleepJitter(ctx, pause, 0.9)
+		run.SleepJitter(ctx, pause, 0.9)
 	}
 }
 
@@ -97,7 +97,7 @@ func (c *waitingCaller) dispatch(ctx context.Context, r wire.DispatchRequest) (p
 	var sending sync.WaitGroup
 	for i, instance := range sends {
 		sending.Go(func() {
-			backoff.Sleep(ctx, time.Duration(i)*delay)
+			run.Sleep(ctx, time.Duration(i)*delay)
 			placed[i], refusals[i] = c.send(ctx, r, instance, leaveAfter)
 		})
 	}

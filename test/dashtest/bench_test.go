@@ -16,10 +16,10 @@ import (
 
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/bench/stats"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 )
 
@@ -119,7 +119,7 @@ func BenchmarkServer(b *testing.B) {
 func cpuShare(b *testing.B, pid int, d time.Duration) float64 {
 	b.Helper()
 	before, began := cpuTime(b, pid), time.Now()
-	backoff.Sleep(b.Context(), d)
+	run.Sleep(b.Context(), d)
 	return (cpuTime(b, pid) - before).Seconds() / time.Since(began).Seconds()
 }
 

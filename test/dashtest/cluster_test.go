@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -81,7 +81,7 @@ func (c *testCluster) waitStats() {
 			if err == nil {
 				break
 			}
-			if !backoff.Sleep(c.t.Context(), 50*time.Millisecond) {
+			if !run.Sleep(c.t.Context(), 50*time.Millisecond) {
 				c.t.Fatalf("%s has no statistics: %v", i.Name, err)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 )
 
@@ -117,7 +117,7 @@ func OpenDashboards(b testing.TB, given Arguments) (stop func() string) {
 	if !lines.Scan() || lines.Text() != "running" {
 		b.Fatalf("the dashboards did not start: %s", lines.Text())
 	}
-	backoff.Sleep(b.Context(), 2*time.Second) // until their streams are open
+	run.Sleep(b.Context(), 2*time.Second) // until their streams are open
 	return func() string {
 		_ = in.Close()
 		lines.Scan()

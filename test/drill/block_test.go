@@ -16,7 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -72,10 +72,10 @@ reserved_ttl_seconds = 13
 				var job wire.Job
 				if err := api.Post(ctx, "/v1/dispatch/f2f", request, &placed); err != nil {
 					refused.Add(1)
-					backoff.Sleep(ctx, time.Second)
+					run.Sleep(ctx, time.Second)
 					continue
 				}
-				for job.State != "DONE" && job.State != "FAILED" && backoff.Sleep(ctx, 250*time.Millisecond) {
+				for job.State != "DONE" && job.State != "FAILED" && run.Sleep(ctx, 250*time.Millisecond) {
 					_ = api.Get(ctx, "/v1/jobs/"+placed.JobID, &job) // it is tried again
 				}
 				if job.State == "DONE" {
@@ -142,13 +142,13 @@ func (n *blockingNode) connectedFor(at time.Time) (age time.Duration) {
 func (n *blockingNode) block(ctx context.Context) {
 	if n.gate.TryLock() {
 		defer n.gate.Unlock()
-		backoff.Sleep(ctx, rand.N(blockLongest))
+		run.Sleep(ctx, rand.N(blockLongest))
 	}
 }
 
 // run connects, and again when the connection is lost, until the context ends.
 func (n *blockingNode) run(ctx context.Context, t *testing.T) {
-	for backoff.Sleep(ctx, 100*time.Millisecond) {
+	for run.Sleep(ctx, 100*time.Millisecond) {
 		if err := n.serve(ctx); ctx.Err() == nil {
 			t.Logf("%s: %v", n.id, err)
 		}
@@ -178,7 +178,7 @@ func (n *blockingNode) serve(ctx context.Context) error {
 		return err
 	}
 	tasks.Go(func() {
-		for backoff.Sleep(ctx, 5*time.Second) {
+		for run.Sleep(ctx, 5*time.Second) {
 			_ = n.send(ctx, ws, map[string]any{"type": "node_heartbeat"}) // the read below has the error
 		}
 	})
@@ -210,7 +210,7 @@ func (n *blockingNode) work(ctx context.Context, ws *websocket.Conn, job wire.Ac
 	n.mu.Unlock()
 	report := map[string]any{"type": "job_ack", "job_id": job.JobID, "attempt_id": job.AttemptID}
 	_ = n.send(ctx, ws, report)
-	backoff.Sleep(ctx, blockWork)
+	run.Sleep(ctx, blockWork)
 	if !n.end(job) {
 		return // it was cancelled
 	}

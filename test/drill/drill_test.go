@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
@@ -169,7 +169,7 @@ func (l *load) drivers(c *testCluster) []*clustertest.Driver {
 // injectFaults injects each fault once, and then further ones at random until the time of -drill-for is over.
 func (d drill) injectFaults(t *testing.T, c *testCluster, seen *evidence) *growthMonitor {
 	growth := &growthMonitor{enabled: d.watchGrowth}
-	backoff.Sleep(t.Context(), warmUp)
+	run.Sleep(t.Context(), warmUp)
 	growth.takeSample(c)
 	for end, n := time.Now().Add(*drillFor), 0; n < len(d.faults) || time.Now().Before(end); n++ {
 		f := d.faults[n%len(d.faults)]
@@ -180,7 +180,7 @@ func (d drill) injectFaults(t *testing.T, c *testCluster, seen *evidence) *growt
 		seen.injections = append(seen.injections, i)
 		t.Logf("%v; the inboxes had caught up after %v, all nodes were connected after %v",
 			i, i.inboxesDrainedAfter.Round(time.Millisecond), i.nodesBackAfter.Round(time.Millisecond))
-		backoff.Sleep(t.Context(), faultInterval)
+		run.Sleep(t.Context(), faultInterval)
 		growth.takeSample(c)
 	}
 	return growth

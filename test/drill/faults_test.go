@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 )
@@ -53,7 +53,7 @@ func (c *testCluster) injectFault(f fault) *injection {
 	}
 	var undo func()
 	s.target, undo = f.inject(c)
-	backoff.Sleep(c.TB.Context(), f.duration-time.Duration(journal.Now()-s.from))
+	run.Sleep(c.TB.Context(), f.duration-time.Duration(journal.Now()-s.from))
 	undo()
 	s.to = journal.Now()
 	s.inboxesErr = c.waitInboxesDrained()
@@ -154,11 +154,11 @@ func delayWrites() fault {
 		i := c.busiestInstance()
 		proxy := c.Redis.Proxies[c.IndexOf(i)]
 		proxy.Freeze(true)
-		backoff.Sleep(c.TB.Context(), 800*time.Millisecond) // the load continues
+		run.Sleep(c.TB.Context(), 800*time.Millisecond) // the load continues
 		moved := c.stopInstance(i)
 		return fmt.Sprintf("%s, %d connections moved", i.Name, moved), func() {
 			proxy.Freeze(false)
-			backoff.Sleep(c.TB.Context(), 100*time.Millisecond)
+			run.Sleep(c.TB.Context(), 100*time.Millisecond)
 			c.Must(i.Process.Continue())
 		}
 	}
@@ -234,7 +234,7 @@ func pauseRedis(duration time.Duration) fault {
 func cutConnections(duration time.Duration) fault {
 	return fault{name: "cut connections", recoveryLimit: 10 * time.Second, inject: func(c *testCluster) (string, func()) {
 		var nodes, sessions int
-		for end := time.Now().Add(duration); time.Now().Before(end) && backoff.SleepJitter(c.TB.Context(), 150*time.Millisecond, 0.9); {
+		for end := time.Now().Add(duration); time.Now().Before(end) && run.SleepJitter(c.TB.Context(), 150*time.Millisecond, 0.9); {
 			some := func(left int) func(*clustertest.BalancedConn) bool { // the order of a map is random
 				return func(*clustertest.BalancedConn) bool { left--; return left >= 0 }
 			}

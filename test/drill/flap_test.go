@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
@@ -87,7 +87,7 @@ func (d *flapDrill) run(ctx context.Context, id string) {
 	}
 	if err := node.Run(ctx, cfg, func(ctx context.Context, _ *node.Job) (node.Result, error) {
 		began := time.Now()
-		backoff.Sleep(ctx, flapWork)
+		run.Sleep(ctx, flapWork)
 		d.worked.Add(int64(time.Since(began)))
 		return node.Result{TextTgt: "hola"}, ctx.Err()
 	}); err != nil {
@@ -118,7 +118,7 @@ func (d *flapDrill) cutAll(ctx context.Context) {
 	}
 	clear(d.open)
 	d.mu.Unlock()
-	backoff.Sleep(ctx, flapPause)
+	run.Sleep(ctx, flapPause)
 	d.mu.Lock()
 	d.cut = false
 	d.mu.Unlock()
@@ -149,7 +149,7 @@ func (d *flapDrill) flap(ctx context.Context, round int) {
 		})
 	}
 	jobs.Wait()
-	backoff.Sleep(ctx, flapWork/4)
+	run.Sleep(ctx, flapWork/4)
 	d.cutAll(ctx)
 	started := 0
 	for i := range placed {

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
 )
@@ -83,7 +83,7 @@ func (d *killDrill) freezeAll(ctx context.Context, start func(id string, at, thr
 			victims[i], fail[i] = start(fmt.Sprint("frozen-", n), at, through)
 			defer victims[i].process.KillAndWait()
 		}
-		backoff.Sleep(ctx, answersTake)
+		run.Sleep(ctx, answersTake)
 		for i, v := range victims {
 			next, end := d.measure(ctx, v, fail[i])
 			v.process.KillAndWait()

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
@@ -83,7 +83,7 @@ func (d *hangDrill) run() {
 	for n := range *hungSessions {
 		sessions = append(sessions, d.startSession(ctx, n))
 	}
-	backoff.Sleep(ctx, 2*time.Second) // utterances are in all phases
+	run.Sleep(ctx, 2*time.Second) // utterances are in all phases
 
 	at := time.Now()
 	for _, p := range append(slices.Clone(nodes), sessions...) {
@@ -100,7 +100,7 @@ func (d *hangDrill) run() {
 		}
 		return nil
 	}))
-	backoff.Sleep(ctx, 2*time.Second) // later results may be later than the next
+	run.Sleep(ctx, 2*time.Second) // later results may be later than the next
 	d.Must(d.hung.Process.Continue())
 	d.report("sessions", sessions, stalls.Total())
 	d.report("nodes of the instance", nodes[:hungNodes/2], stalls.Total())
@@ -192,7 +192,7 @@ func (d *hangDrill) startNode(ctx context.Context, n int) *peerTimes {
 	}
 	d.running.Go(func() {
 		if err := node.Run(ctx, cfg, func(ctx context.Context, _ *node.Job) (node.Result, error) {
-			backoff.Sleep(ctx, hungWork)
+			run.Sleep(ctx, hungWork)
 			return node.Result{TextTgt: "hola"}, ctx.Err()
 		}); err != nil {
 			d.TB.Errorf("%s: %v", cfg.ID, err)
@@ -213,14 +213,14 @@ func (d *hangDrill) startSession(ctx context.Context, n int) *peerTimes {
 	d.Must(err)
 	var committed sync.Map // when each utterance ended
 	d.running.Go(func() {
-		for u := 0; backoff.SleepJitter(ctx, 600*time.Millisecond, 0.5); u++ {
+		for u := 0; run.SleepJitter(ctx, 600*time.Millisecond, 0.5); u++ {
 			id := fmt.Sprint(u)
 			if s.Begin(wire.UtteranceStart{UtteranceID: id}) != nil {
 				return // the loop below has the error
 			}
 			for range 4 {
 				_, _ = s.Write(tone)
-				backoff.Sleep(ctx, 100*time.Millisecond)
+				run.Sleep(ctx, 100*time.Millisecond)
 			}
 			committed.Store(id, time.Now())
 			_ = s.Commit()

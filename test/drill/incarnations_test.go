@@ -18,8 +18,8 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -68,26 +68,26 @@ func TestSessionIncarnationsStaySeparate(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, uint64(time.Now().UnixNano())))
 	c := startTestCluster(t, buildOnce(t), *drillTopology, r, []byte(incarnationSettings))
 	c.startLateNodes(t)
-	run := &nameReuseTest{t: t, cluster: c, keys: keys, nameCount: *incarnationNames}
+	reuse := &nameReuseTest{t: t, cluster: c, keys: keys, nameCount: *incarnationNames}
 	var running sync.WaitGroup
 	const workers = 32
 	for n := range workers {
 		workerRand := rand.New(rand.NewPCG(uint64(n), r.Uint64()))
 		running.Go(func() {
-			for run.steps.Add(1) <= int64(*incarnationSteps) {
-				run.step(workerRand)
-				backoff.Sleep(t.Context(), time.Duration(workerRand.Int64N(int64(2*stepInterval))))
+			for reuse.steps.Add(1) <= int64(*incarnationSteps) {
+				reuse.step(workerRand)
+				run.Sleep(t.Context(), time.Duration(workerRand.Int64N(int64(2*stepInterval))))
 			}
 		})
 	}
 	done := make(chan struct{})
 	go func() { running.Wait(); close(done) }()
-	run.killInstances(done, r)
-	run.closeAll()
+	reuse.killInstances(done, r)
+	reuse.closeAll()
 	t.Logf("%d names of 2 tenants, %d steps: %d starts (%d refused), %d utterances, %d cuts, %d resumes (%d refused), %d ends, %d kills; %d messages, %d of them with text, %d of another incarnation",
-		run.nameCount, *incarnationSteps, run.starts.Load(), run.startRefused.Load(), run.utterances.Load(), run.cuts.Load(), run.resumes.Load(), run.resumeRefused.Load(), run.ends.Load(), run.kills.Load(),
-		run.messages.Load(), run.texts.Load(), run.foreign.Load())
-	if run.texts.Load() == 0 || run.starts.Load() == 0 || run.resumes.Load() == 0 {
+		reuse.nameCount, *incarnationSteps, reuse.starts.Load(), reuse.startRefused.Load(), reuse.utterances.Load(), reuse.cuts.Load(), reuse.resumes.Load(), reuse.resumeRefused.Load(), reuse.ends.Load(), reuse.kills.Load(),
+		reuse.messages.Load(), reuse.texts.Load(), reuse.foreign.Load())
+	if reuse.texts.Load() == 0 || reuse.starts.Load() == 0 || reuse.resumes.Load() == 0 {
 		t.Error("the run proves nothing: there was no text, no start or no resume")
 	}
 }
@@ -112,7 +112,7 @@ func (c *testCluster) startLateNodes(t *testing.T) {
 					return node.Result{}, node.Fail("NO_NUMBER")
 				}
 				if rand.IntN(3) > 0 {
-					backoff.Sleep(ctx, rand.N(1800*time.Millisecond))
+					run.Sleep(ctx, rand.N(1800*time.Millisecond))
 				}
 				return node.Result{TextTgt: conversationName(binary.LittleEndian.Uint64(audio))}, nil
 			})
@@ -155,90 +155,90 @@ type conversation struct {
 // stepInterval is the mean time between two steps of a worker: names have to become free again.
 const stepInterval = 100 * time.Millisecond
 
-func (run *nameReuseTest) step(r *rand.Rand) {
+func (reuse *nameReuseTest) step(r *rand.Rand) {
 	switch r.IntN(10) {
 	case 0, 1, 2:
-		run.start(r)
+		reuse.start(r)
 	case 3, 4, 5:
-		if conv := run.pick(r); conv != nil {
-			run.sendUtterance(conv)
+		if conv := reuse.pick(r); conv != nil {
+			reuse.sendUtterance(conv)
 		}
 	case 6:
-		if conv := run.pick(r); conv != nil {
-			run.cuts.Add(1)
+		if conv := reuse.pick(r); conv != nil {
+			reuse.cuts.Add(1)
 			conv.cut()
 		}
 	case 7, 8:
-		if conv := run.pick(r); conv != nil {
-			run.resume(conv)
+		if conv := reuse.pick(r); conv != nil {
+			reuse.resume(conv)
 		}
 	case 9:
-		if conv := run.pick(r); conv != nil {
-			run.ends.Add(1)
-			conv.send(run.t.Context(), wire.SessionEnd{})
-			run.abandon(conv)
+		if conv := reuse.pick(r); conv != nil {
+			reuse.ends.Add(1)
+			conv.send(reuse.t.Context(), wire.SessionEnd{})
+			reuse.abandon(conv)
 		}
 	}
 }
 
-func (run *nameReuseTest) pick(r *rand.Rand) *conversation {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	if len(run.conversations) == 0 {
+func (reuse *nameReuseTest) pick(r *rand.Rand) *conversation {
+	reuse.mu.Lock()
+	defer reuse.mu.Unlock()
+	if len(reuse.conversations) == 0 {
 		return nil
 	}
-	return run.conversations[r.IntN(len(run.conversations))]
+	return reuse.conversations[r.IntN(len(reuse.conversations))]
 }
 
 // abandon removes a conversation from those that are continued.
-func (run *nameReuseTest) abandon(conv *conversation) {
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	run.conversations = slices.DeleteFunc(run.conversations, func(other *conversation) bool { return other == conv })
+func (reuse *nameReuseTest) abandon(conv *conversation) {
+	reuse.mu.Lock()
+	defer reuse.mu.Unlock()
+	reuse.conversations = slices.DeleteFunc(reuse.conversations, func(other *conversation) bool { return other == conv })
 }
 
-func (run *nameReuseTest) start(r *rand.Rand) {
+func (reuse *nameReuseTest) start(r *rand.Rand) {
 	conv := &conversation{
-		number: uint64(run.numbers.Add(1)), tenant: []core.TenantID{"acme", "beta"}[r.IntN(2)],
-		session: fmt.Sprintf("room-%d", r.IntN(run.nameCount)),
+		number: uint64(reuse.numbers.Add(1)), tenant: []core.TenantID{"acme", "beta"}[r.IntN(2)],
+		session: fmt.Sprintf("room-%d", r.IntN(reuse.nameCount)),
 	}
 	conv.token = fmt.Sprintf("resume token %d of %d", conv.number, r.Uint64())
-	if !run.connect(conv, wire.SessionStart{SessionID: conv.session, ResumeToken: conv.token, Langs: []string{"en", "es"}}) {
-		run.startRefused.Add(1)
+	if !reuse.connect(conv, wire.SessionStart{SessionID: conv.session, ResumeToken: conv.token, Langs: []string{"en", "es"}}) {
+		reuse.startRefused.Add(1)
 		return
 	}
-	run.starts.Add(1)
-	run.sendUtterance(conv)
+	reuse.starts.Add(1)
+	reuse.sendUtterance(conv)
 	if r.IntN(2) == 0 { // the client does not wait for the result
-		run.cuts.Add(1)
+		reuse.cuts.Add(1)
 		conv.cut()
 	}
-	run.mu.Lock()
-	defer run.mu.Unlock()
-	if run.conversations = append(run.conversations, conv); len(run.conversations) > run.nameCount/2 { // the oldest is abandoned, so that its name becomes free
-		run.conversations[0].cut()
-		run.conversations = slices.Delete(run.conversations, 0, 1)
+	reuse.mu.Lock()
+	defer reuse.mu.Unlock()
+	if reuse.conversations = append(reuse.conversations, conv); len(reuse.conversations) > reuse.nameCount/2 { // the oldest is abandoned, so that its name becomes free
+		reuse.conversations[0].cut()
+		reuse.conversations = slices.Delete(reuse.conversations, 0, 1)
 	}
 }
 
-func (run *nameReuseTest) resume(conv *conversation) {
-	if run.connect(conv, wire.SessionResume{SessionID: conv.session, ResumeToken: conv.token}) {
-		run.resumes.Add(1)
+func (reuse *nameReuseTest) resume(conv *conversation) {
+	if reuse.connect(conv, wire.SessionResume{SessionID: conv.session, ResumeToken: conv.token}) {
+		reuse.resumes.Add(1)
 	} else {
-		run.resumeRefused.Add(1)
+		reuse.resumeRefused.Add(1)
 	}
 }
 
 // connect opens a connection and reads from it if the first message is accepted.
-func (run *nameReuseTest) connect(conv *conversation, first wire.Frame) bool {
-	ctx, cancel := context.WithTimeout(run.t.Context(), 5*time.Second)
+func (reuse *nameReuseTest) connect(conv *conversation, first wire.Frame) bool {
+	ctx, cancel := context.WithTimeout(reuse.t.Context(), 5*time.Second)
 	defer cancel()
-	token, err := mintAsOperator(run.keys, core.SessionID(conv.session), conv.tenant, time.Minute)
+	token, err := mintAsOperator(reuse.keys, core.SessionID(conv.session), conv.tenant, time.Minute)
 	if err != nil {
-		run.t.Error(err)
+		reuse.t.Error(err)
 		return false
 	}
-	conn, _, err := websocket.Dial(ctx, strings.Replace(run.cluster.ClientBalancer.URL(), "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
+	conn, _, err := websocket.Dial(ctx, strings.Replace(reuse.cluster.ClientBalancer.URL(), "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
 		Subprotocols: []string{wire.Subprotocol, wire.TokenSubprotocol + token},
 	})
 	if err != nil {
@@ -265,15 +265,15 @@ func (run *nameReuseTest) connect(conv *conversation, first wire.Frame) bool {
 	if old != nil {
 		_ = old.CloseNow()
 	}
-	run.readers.Go(func() { run.read(conv, conn) })
+	reuse.readers.Go(func() { reuse.read(conv, conn) })
 	return true
 }
 
 // read checks that every message belongs to the conversation.
-func (run *nameReuseTest) read(conv *conversation, conn *websocket.Conn) {
+func (reuse *nameReuseTest) read(conv *conversation, conn *websocket.Conn) {
 	want := conversationName(conv.number)
 	for {
-		_, body, err := conn.Read(run.t.Context())
+		_, body, err := conn.Read(reuse.t.Context())
 		if err != nil {
 			return
 		}
@@ -283,28 +283,28 @@ func (run *nameReuseTest) read(conv *conversation, conn *websocket.Conn) {
 			TextTgt     *string `json:"text_tgt"`
 		}
 		if err := wire.Decode(body, &m); err != nil {
-			run.t.Errorf("%s: %v", body, err)
+			reuse.t.Errorf("%s: %v", body, err)
 			return
 		}
-		run.messages.Add(1)
+		reuse.messages.Add(1)
 		if m.TextTgt != nil {
-			run.texts.Add(1)
+			reuse.texts.Add(1)
 		}
 		for _, text := range []*string{m.UtteranceID, m.TextTgt} {
 			if text != nil && *text != want {
-				run.foreign.Add(1)
-				run.t.Errorf("conversation %s of %s/%s received a %s of %s", want, conv.tenant, conv.session, m.Type, *text)
+				reuse.foreign.Add(1)
+				reuse.t.Errorf("conversation %s of %s/%s received a %s of %s", want, conv.tenant, conv.session, m.Type, *text)
 			}
 		}
 	}
 }
 
 // sendUtterance sends audio of the same length in every conversation, so that the default request ids are the same.
-func (run *nameReuseTest) sendUtterance(conv *conversation) {
+func (reuse *nameReuseTest) sendUtterance(conv *conversation) {
 	audio := slices.Clone(tone)
 	binary.LittleEndian.PutUint64(audio, conv.number)
-	if conv.send(run.t.Context(), wire.AudioChunk{UtteranceID: conversationName(conv.number), Data: audio, IsFinal: true}) {
-		run.utterances.Add(1)
+	if conv.send(reuse.t.Context(), wire.AudioChunk{UtteranceID: conversationName(conv.number), Data: audio, IsFinal: true}) {
+		reuse.utterances.Add(1)
 	}
 }
 
@@ -323,29 +323,29 @@ func (conv *conversation) cut() {
 }
 
 // killInstances kills an instance and restarts it, from time to time, until the workers are done.
-func (run *nameReuseTest) killInstances(done chan struct{}, r *rand.Rand) {
+func (reuse *nameReuseTest) killInstances(done chan struct{}, r *rand.Rand) {
 	for {
 		select {
 		case <-done:
 			return
 		case <-time.After(2*time.Second + rand.N(2*time.Second)):
 		}
-		i := run.cluster.Instances[r.IntN(len(run.cluster.Instances))]
+		i := reuse.cluster.Instances[r.IntN(len(reuse.cluster.Instances))]
 		i.Kill()
-		run.kills.Add(1)
-		if err := i.Start(run.t.Context()); err != nil && !errors.Is(err, context.Canceled) {
-			run.t.Error(err)
+		reuse.kills.Add(1)
+		if err := i.Start(reuse.t.Context()); err != nil && !errors.Is(err, context.Canceled) {
+			reuse.t.Error(err)
 			<-done
 			return
 		}
 	}
 }
 
-func (run *nameReuseTest) closeAll() {
-	run.mu.Lock()
-	for _, conv := range run.conversations {
+func (reuse *nameReuseTest) closeAll() {
+	reuse.mu.Lock()
+	for _, conv := range reuse.conversations {
 		conv.cut()
 	}
-	run.mu.Unlock()
-	run.readers.Wait()
+	reuse.mu.Unlock()
+	reuse.readers.Wait()
 }

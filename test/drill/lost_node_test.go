@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
@@ -116,7 +116,7 @@ type killDrill struct {
 
 func (d *killDrill) work(ctx context.Context, job *node.Job) (node.Result, error) {
 	d.received.Store(job.ID, time.Now())
-	backoff.Sleep(ctx, killWork)
+	run.Sleep(ctx, killWork)
 	return node.Result{TextTgt: "hola"}, ctx.Err()
 }
 

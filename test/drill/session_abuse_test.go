@@ -20,8 +20,8 @@ import (
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -67,13 +67,13 @@ func TestOneSessionTokenHasBoundedCost(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(n), 7))
 			for turn := 0; ctx.Err() == nil; turn++ {
 				a.attack(ctx, r, a.attackPatterns()[turn%len(a.attackPatterns())])
-				backoff.Sleep(ctx, interval)
+				run.Sleep(ctx, interval)
 			}
 		})
 	}
 	peak := before
 	for ctx.Err() == nil {
-		backoff.Sleep(ctx, 500*time.Millisecond)
+		run.Sleep(ctx, 500*time.Millisecond)
 		peak = peak.maxWith(a.measure(c))
 	}
 	running.Wait()
@@ -244,7 +244,7 @@ func (a *abuser) attackPatterns() []attackPattern {
 		func(ctx context.Context, _ *rand.Rand, send func(bool, []byte) bool) {
 			silence := make([]byte, 3200)
 			for range 10 {
-				if !send(true, tone) || !send(true, silence) || !backoff.Sleep(ctx, 1200*time.Millisecond) {
+				if !send(true, tone) || !send(true, silence) || !run.Sleep(ctx, 1200*time.Millisecond) {
 					return
 				}
 			}
@@ -268,7 +268,7 @@ func (a *abuser) attack(ctx context.Context, r *rand.Rand, do attackPattern) {
 		if resp != nil && resp.Body != nil {
 			_, _ = io.Copy(io.Discard, resp.Body)
 		}
-		backoff.Sleep(ctx, 50*time.Millisecond)
+		run.Sleep(ctx, 50*time.Millisecond)
 		return
 	}
 	defer func() { _ = conn.CloseNow() }() // it may be closed already
@@ -292,7 +292,7 @@ func (a *abuser) attack(ctx context.Context, r *rand.Rand, do attackPattern) {
 				a.utterances.Add(1)
 			}
 			if n == 50 {
-				backoff.Sleep(ctx, time.Second) // a slow reader
+				run.Sleep(ctx, time.Second) // a slow reader
 				n = 0
 			}
 		}

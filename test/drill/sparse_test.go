@@ -19,7 +19,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -69,7 +69,7 @@ func TestSparseHeartbeats(t *testing.T) {
 	}
 	checks, missing := 0, 0
 	for end := time.Now().Add(*sparseFor); time.Now().Before(end); checks++ {
-		backoff.Sleep(ctx, 250*time.Millisecond)
+		run.Sleep(ctx, 250*time.Millisecond)
 		present, _, err := d.fleet(ctx)
 		c.Must(err)
 		if present < len(nodes) {
@@ -160,7 +160,7 @@ func (d *sparseDrill) fleet(ctx context.Context) (present, taken int, err error)
 
 // call dispatches one job after the other.
 func (d *sparseDrill) call(ctx context.Context) {
-	for backoff.SleepJitter(ctx, time.Second, 1) {
+	for run.SleepJitter(ctx, time.Second, 1) {
 		var placed wire.DispatchResponse
 		body := wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "zh", AudioRef: "blob://a", Options: wire.DispatchOptions{MaxWaitMS: new(int64(2000))}}
 		if d.post(ctx, "/v1/dispatch/f2f", body, &placed) != nil {
@@ -244,7 +244,7 @@ func (n *sparseNode) run(ctx context.Context) {
 		if ctx.Err() == nil && !n.stopped.Load() {
 			n.TB.Errorf("%s: %v", n.id, err)
 		}
-		backoff.Sleep(ctx, 100*time.Millisecond)
+		run.Sleep(ctx, 100*time.Millisecond)
 	}
 }
 
@@ -277,7 +277,7 @@ func (n *sparseNode) serve(ctx context.Context) error {
 		return err
 	}
 	jobs.Go(func() {
-		for backoff.Sleep(ctx, n.heartbeat) {
+		for run.Sleep(ctx, n.heartbeat) {
 			_ = n.send(ctx, ws, "node_heartbeat") // the read below has the error
 		}
 	})
@@ -320,7 +320,7 @@ func (n *sparseNode) work(ctx context.Context, job wire.ActiveJob) {
 	if n.working.Add(1) > 1 {
 		n.oversold.Add(1)
 	}
-	worked := backoff.SleepJitter(ctx, time.Second, 0.5)
+	worked := run.SleepJitter(ctx, time.Second, 0.5)
 	n.working.Add(-1)
 	report["status"], report["result"] = "ok", map[string]any{"text_tgt": n.id}
 	if worked && !n.stopped.Load() && n.post(ctx, "/v1/job/done", report, &answer) == nil {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -73,7 +73,7 @@ func TestStatsLeaderKilled(t *testing.T) {
 		next, fence = w.waitForLeader(c, successor)
 		t.Logf("%s was stopped: %s computed the statistics after %v", leader.Name, next.Name, time.Since(began).Round(time.Millisecond))
 		c.Must(leader.Process.Continue())
-		backoff.Sleep(t.Context(), 3*time.Second) // for what it had begun to publish
+		run.Sleep(t.Context(), 3*time.Second) // for what it had begun to publish
 		leader = next
 	}
 	stop()
@@ -95,7 +95,7 @@ type statsWatcher struct {
 
 // watch reads the statistics of an instance until the context ends. An instance that is down or was just started has none.
 func (w *statsWatcher) watch(ctx context.Context, i *clustertest.Instance) {
-	for backoff.Sleep(ctx, 50*time.Millisecond) {
+	for run.Sleep(ctx, 50*time.Millisecond) {
 		body, err := i.Get(ctx, "/api/v1/stats")
 		if err != nil {
 			continue

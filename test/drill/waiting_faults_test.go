@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 )
@@ -49,7 +49,7 @@ func deleteQueue() fault {
 			c.Must(err)
 			count, _ := reply.(int64)
 			deleted += int(count)
-			backoff.Sleep(c.TB.Context(), 100*time.Millisecond+time.Duration(c.rand.Int64N(int64(800*time.Millisecond))))
+			run.Sleep(c.TB.Context(), 100*time.Millisecond+time.Duration(c.rand.Int64N(int64(800*time.Millisecond))))
 		}
 		return fmt.Sprintf("%d keys", deleted), func() {}
 	}}
@@ -75,7 +75,7 @@ func deleteCounts(pause time.Duration) fault {
 			c.Must(err)
 			count, _ := reply.(int64)
 			deleted += int(count)
-			backoff.Sleep(c.TB.Context(), 500*time.Millisecond+time.Duration(c.rand.Int64N(int64(pause))))
+			run.Sleep(c.TB.Context(), 500*time.Millisecond+time.Duration(c.rand.Int64N(int64(pause))))
 		}
 		return fmt.Sprintf("%d keys", deleted), func() {}
 	}}
@@ -97,7 +97,7 @@ func (d *waitingDrill) freezeEverything(duration time.Duration) fault {
 		for _, s := range servers {
 			s.Stop()
 		}
-		backoff.Sleep(c.TB.Context(), duration)
+		run.Sleep(c.TB.Context(), duration)
 		for _, s := range servers {
 			s.Continue()
 		}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
@@ -63,7 +63,7 @@ func (c *testCluster) startOccupancySampler(t *testing.T, nodes []core.NodeID) *
 	s := &occupancySampler{nodes: nodes, stop: stop}
 	t.Cleanup(s.end)
 	s.running.Go(func() {
-		for n := 0; backoff.Sleep(ctx, sampleInterval); n++ {
+		for n := 0; run.Sleep(ctx, sampleInterval); n++ {
 			s.take(ctx, st)
 			if n%queueEvery == 0 {
 				s.takeQueue(ctx, st)

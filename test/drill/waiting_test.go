@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
@@ -170,7 +170,7 @@ func (l *waitingLoad) processes() []*clustertest.Process {
 
 // injectFaults injects each fault once, and then further ones at random until the time is over. Between them there is calm.
 func (d *waitingDrill) injectFaults(t *testing.T, c *testCluster, faults []fault, seen *evidence) {
-	backoff.Sleep(t.Context(), warmUp)
+	run.Sleep(t.Context(), warmUp)
 	order := c.rand.Perm(len(faults))
 	for end, n := time.Now().Add(*drillWaitingFor), 0; n < len(faults) || time.Now().Before(end); n++ {
 		f := faults[order[n%len(faults)]]
@@ -185,7 +185,7 @@ func (d *waitingDrill) injectFaults(t *testing.T, c *testCluster, faults []fault
 		if isShortWaiting() {
 			calm /= 2
 		}
-		backoff.Sleep(t.Context(), settleTime+time.Duration(c.rand.Int64N(int64(calm))))
+		run.Sleep(t.Context(), settleTime+time.Duration(c.rand.Int64N(int64(calm))))
 	}
 }
 

@@ -12,8 +12,8 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // layers are the packages from the lowest layer up. A package may import only packages of lower layers.
 var layers = [][]string{
-	{"internal/lockwait", "test/testrun"},
-	{"wire", "wire/oggopus", "internal/backoff", "internal/window", "web/dashboard", "internal/endpoints", "internal/parallel", "internal/deadline", "internal/latency", "test/child", "test/docpage", "test/sources", "internal/peeraddr", "internal/tlsfile", "test/tlstest", "test/clustertest/journal", "internal/modelhub", "test/otlptest", "bench/stats", "internal/fairqueue"},
+	{"internal/run", "test/testrun"},
+	{"wire", "wire/oggopus", "internal/window", "web/dashboard", "internal/endpoints", "internal/latency", "test/child", "test/docpage", "test/sources", "internal/peeraddr", "internal/tlsfile", "test/tlstest", "test/clustertest/journal", "internal/modelhub", "test/otlptest", "bench/stats", "internal/fairqueue"},
 	{"test/stalltest", "internal/wirespec", "test/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
 	{"internal/store", "internal/auth", "internal/logqueue", "internal/compat"},
@@ -34,7 +34,7 @@ var layers = [][]string{
 // nothing of this module.
 var (
 	public         = []string{"wire", "wire/oggopus", "node", "client"}
-	sharedByPublic = []string{"internal/endpoints", "internal/backoff"}
+	sharedByPublic = []string{"internal/endpoints", "internal/run"}
 )
 
 func TestImportsFollowTheLayers(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // documentedLocks returns the names of the timed locks in docs/locks.md, in its order.
@@ -41,21 +41,21 @@ func documentedLocks(t *testing.T) []string {
 // TestTimedLocksAreListed checks that docs/locks.md lists the names of the timed locks, and no other names.
 func TestTimedLocksAreListed(t *testing.T) {
 	t.Parallel()
-	documented, declared := documentedLocks(t), lockwait.Names()
+	documented, declared := documentedLocks(t), run.LockNames()
 	slices.Sort(documented)
 	slices.Sort(declared)
 	if diff := cmp.Diff(declared, documented); diff != "" {
-		t.Errorf("names of locks in internal/lockwait and in docs/locks.md (-declared +documented):\n%s", diff)
+		t.Errorf("names of locks in internal/run and in docs/locks.md (-declared +documented):\n%s", diff)
 	}
 }
 
 // TestTimedLocksAreUsedOnce checks that each name belongs to one lock of the code.
 func TestTimedLocksAreUsedOnce(t *testing.T) {
 	t.Parallel()
-	use := regexp.MustCompile(`\[lockwait\.(\w+)\]`)
+	use := regexp.MustCompile(`Mutex\[(?:run\.)?(\w+)\]`)
 	declared := regexp.MustCompile(`(?m)^type (\w+) struct\{\}$`)
 	uses := make(map[string]int)
-	for _, file := range []string{"internal/lockwait/names.go", "internal/lockwait/names_dispatch.go"} {
+	for _, file := range []string{"internal/run/names.go", "internal/run/names_dispatch.go"} {
 		names, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -64,8 +64,8 @@ func TestTimedLocksAreUsedOnce(t *testing.T) {
 			uses[m[1]] = 0
 		}
 	}
-	if len(uses) != len(lockwait.Names()) {
-		t.Errorf("%d names are declared, and Names returns %d", len(uses), len(lockwait.Names()))
+	if len(uses) != len(run.LockNames()) {
+		t.Errorf("%d names are declared, and Names returns %d", len(uses), len(run.LockNames()))
 	}
 	goFiles(t, func(file, _ string) {
 		text, err := os.ReadFile(file)
@@ -78,7 +78,7 @@ func TestTimedLocksAreUsedOnce(t *testing.T) {
 	})
 	for _, name := range slices.Sorted(maps.Keys(uses)) {
 		if uses[name] != 1 {
-			t.Errorf("lockwait.%s is the name of %d locks, want 1", name, uses[name])
+			t.Errorf("run.%s is the name of %d locks, want 1", name, uses[name])
 		}
 	}
 }
@@ -90,7 +90,7 @@ var untimed = []string{
 	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/dispatch/lost.go", "internal/nodes/directionlists.go",
 	// Not part of a running scheduler.
 	"internal/loadtest/", "internal/sim/", "test/clustertest/", "test/redistest/", "test/stalltest/", "test/", "internal/modelhub/", "test/storetest/",
-	"internal/lockwait/", "test/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",
+	"internal/run/", "test/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",
 }
 
 // TestLocksOfPathsAreTimed checks that no lock of the scheduler is a plain one, except those that are known to be on no path.
@@ -106,7 +106,7 @@ func TestLocksOfPathsAreTimed(t *testing.T) {
 			t.Error(err)
 		}
 		if plain.Match(text) {
-			t.Errorf("%s has a sync.Mutex: use lockwait and list it in docs/locks.md, or add it to untimed", file)
+			t.Errorf("%s has a sync.Mutex: use run.Mutex and list it in docs/locks.md, or add it to untimed", file)
 		}
 	})
 }

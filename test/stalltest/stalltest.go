@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 const (
@@ -36,7 +36,7 @@ func Start() (d *Detector, stop func()) {
 	ctx, cancel := context.WithCancel(context.Background()) //nolint:forbidigo // a detector ends when it is stopped
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		for last := time.Now(); backoff.Sleep(ctx, interval); last = time.Now() {
+		for last := time.Now(); run.Sleep(ctx, interval); last = time.Now() {
 			d.observe(last, time.Now())
 		}
 	})

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // board holds short-lived facts.
 type board struct {
-	mu        lockwait.Mutex[lockwait.MemstoreBoard]
+	mu        run.Mutex[run.MemstoreBoard]
 	debounced map[string]moment
 	rates     map[string]rate
 	locks     map[string]lock

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // instances holds the instances with their inboxes and dead letters.
 type instances struct {
-	mu          lockwait.Mutex[lockwait.MemstoreInstances]
+	mu          run.Mutex[run.MemstoreInstances]
 	byID        map[core.InstanceID]*instance
 	lastMessage uint64
 }

@@ -5,13 +5,13 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // jobShard holds records. A record is replaced and never changed, so that readers may keep it.
 type jobShard struct {
-	lockwait.Mutex[lockwait.MemstoreJobs]
+	run.Mutex[run.MemstoreJobs]
 	records map[core.JobID]record
 	live    expiryQueue
 	ended   expiryQueue

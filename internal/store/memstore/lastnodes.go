@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // maxLastNodes bounds how many sessions lastNodes remembers. The jobs of sessions beyond it are not spread.
@@ -13,7 +13,7 @@ const maxLastNodes = 100_000
 
 // lastNodes holds the node of the last HTTP job of each session.
 type lastNodes struct {
-	mu      lockwait.Mutex[lockwait.MemstoreLastNodes]
+	mu      run.Mutex[run.MemstoreLastNodes]
 	nodes   map[core.SessionKey]lastNode
 	sweeper sweeper
 }

@@ -7,14 +7,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // logOf holds the newest entries of a log. The position of an entry is when the store was made and the entry's number, from 1: a
 // position of an earlier process is recognised.
 type logOf[T any] struct {
-	mu      lockwait.Mutex[lockwait.MemstoreLogs]
+	mu      run.Mutex[run.MemstoreLogs]
 	entries []T
 	last    int // the number of the last entry
 }

@@ -12,7 +12,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -45,7 +45,7 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 type nodeShard struct {
-	lockwait.RWMutex[lockwait.MemstoreNodes]
+	run.RWMutex[run.MemstoreNodes]
 	nodes map[core.NodeID]*node
 }
 

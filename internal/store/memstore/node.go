@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -14,7 +14,7 @@ import (
 // the first cache line, and the first lease is in the second: with many nodes, the cost of a reservation is its cache misses. A node of the
 // fleet has the same size and is made at the same time, so that both are mostly in one page of memory.
 type node struct {
-	mu       lockwait.Mutex[lockwait.MemstoreNode]
+	mu       run.Mutex[run.MemstoreNode]
 	epoch    core.Epoch
 	revision core.Revision
 	seen     atomic.Int64 // moment of the last heartbeat; atomic, because it is the hint

@@ -5,13 +5,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // revocations is the list of revocations.
 type revocations struct {
-	mu      lockwait.Mutex[lockwait.MemstoreRevocations]
+	mu      run.Mutex[run.MemstoreRevocations]
 	entries map[store.RevocationTarget]store.Revocation
 	last    time.Time // of the latest entry
 	changes int       // numbers the versions

@@ -6,13 +6,13 @@ import (
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // sessions holds the states of sessions by name, and the outboxes of their incarnations.
 type sessions struct {
-	mu      lockwait.Mutex[lockwait.MemstoreSessions]
+	mu      run.Mutex[run.MemstoreSessions]
 	streams map[core.SessionRef]*stream
 	states  map[core.SessionKey]state
 	sweeper sweeper

@@ -4,13 +4,13 @@ import (
 	"context"
 	"slices"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // settings holds the settings by name. A setting is never changed, only replaced.
 type settings struct {
-	mu     lockwait.Mutex[lockwait.MemstoreSettings]
+	mu     run.Mutex[run.MemstoreSettings]
 	byName map[string]store.Setting
 }
 

@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // stats holds the counts of instances, the snapshot and the history.
 type stats struct {
-	mu       lockwait.Mutex[lockwait.MemstoreStats]
+	mu       run.Mutex[run.MemstoreStats]
 	counts   map[core.InstanceID]value
 	snapshot fenced
 	history  fenced

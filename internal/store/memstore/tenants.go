@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // tenants holds what the tenants with limits use.
 type tenants struct {
-	mu      lockwait.Mutex[lockwait.MemstoreTenants]
+	mu      run.Mutex[run.MemstoreTenants]
 	byID    map[core.TenantID]*tenant
 	sweeper sweeper
 }

@@ -5,12 +5,12 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fairqueue"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // queues holds the requests that wait for a slot, by pool.
 type queues struct {
-	mu     lockwait.Mutex[lockwait.MemstoreWaiting]
+	mu     run.Mutex[run.MemstoreWaiting]
 	byPool map[core.PoolID]*fairqueue.Queue
 }
 

@@ -3,21 +3,21 @@ package memstore
 import (
 	"context"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // watchers delivers every change to those that watch the fleet. Publishing never blocks: a watcher with more than maxBehind
 // undelivered changes gets a gap instead.
 type watchers struct {
-	mu  lockwait.Mutex[lockwait.MemstoreWatchers]
+	mu  run.Mutex[run.MemstoreWatchers]
 	set map[*watcher]struct{}
 }
 
 const maxBehind = 4096
 
 type watcher struct {
-	mu    lockwait.Mutex[lockwait.MemstoreWatcher]
+	mu    run.Mutex[run.MemstoreWatcher]
 	queue []store.Change
 	wake  chan struct{}
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -64,7 +64,7 @@ func TestBlockingReadsFollowThePrimary(t *testing.T) {
 			messages, changes := make(chan struct{}), make(chan struct{})
 			reading.Go(func() {
 				defer close(messages)
-				for backoff.Sleep(ctx, pollInterval) {
+				for run.Sleep(ctx, pollInterval) {
 					if got, err := reader.Fetch(ctx, store.FetchParams{Inbox: "i-1", Wait: time.Hour, Limit: 1}); err == nil && len(got) > 0 {
 						return
 					}
@@ -72,7 +72,7 @@ func TestBlockingReadsFollowThePrimary(t *testing.T) {
 			})
 			reading.Go(func() {
 				defer close(changes)
-				for seen := false; !seen && backoff.Sleep(ctx, pollInterval); {
+				for seen := false; !seen && run.Sleep(ctx, pollInterval); {
 					watch, stop := context.WithCancel(ctx)
 					_ = reader.Watch(watch, func() {}, func(c store.Change) {
 						if c.Setting == "after the failover" {
@@ -86,7 +86,7 @@ func TestBlockingReadsFollowThePrimary(t *testing.T) {
 			waitBlocked(t, primary)
 			failOver()
 			began := time.Now()
-			for posted := false; !posted && backoff.Sleep(ctx, pollInterval); {
+			for posted := false; !posted && run.Sleep(ctx, pollInterval); {
 				_ = other.Announce(ctx, presence) // Redis may have lost it
 				result, err := other.Post(ctx, store.PostParams{To: "i-1", Body: []byte("x"), MaxMessages: 8})
 				posted = err == nil && result == store.Accepted
@@ -94,7 +94,7 @@ func TestBlockingReadsFollowThePrimary(t *testing.T) {
 			<-messages
 			t.Logf("a message was received %v after the failover", time.Since(began).Round(time.Millisecond))
 			// A change that is announced while the reader connects may be part of what it knows then.
-			for seen := false; !seen; backoff.Sleep(ctx, pollInterval) {
+			for seen := false; !seen; run.Sleep(ctx, pollInterval) {
 				other.AnnounceSetting(ctx, "after the failover")
 				select {
 				case <-changes:
@@ -112,7 +112,7 @@ func TestBlockingReadsFollowThePrimary(t *testing.T) {
 // waitBlocked waits until a client waits for a message in an inbox.
 func waitBlocked(t *testing.T, server *redistest.Server) {
 	t.Helper()
-	for backoff.Sleep(t.Context(), pollInterval) {
+	for run.Sleep(t.Context(), pollInterval) {
 		list, err := server.Do("CLIENT", "LIST")
 		if err != nil {
 			t.Fatal(err)

@@ -12,9 +12,7 @@ import (
 	"github.com/sony/gobreaker/v2"
 	"golang.org/x/time/rate"
 
-	"github.com/lingua-scheduler/lingua/internal/deadline"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -45,17 +43,17 @@ type client struct {
 	cluster      bool
 	clocks       *clocks
 	timeout      time.Duration
-	callDeadline *deadline.Limit
+	callDeadline *run.Limit
 	permits      chan struct{}
-	batchMu      lockwait.Mutex[lockwait.RedisPermits] // held while a caller acquires more than one permit
+	batchMu      run.Mutex[run.RedisPermits] // held while a caller acquires more than one permit
 	breaker      *gobreaker.TwoStepCircuitBreaker[struct{}]
 	lastReplyOK  atomic.Bool
 	onError      func(store.ErrorClass)
 	onCall       func(took time.Duration)
 	health       health
 	abandoned    abandonedPermits
-	detached     *parallel.Group // goroutines that wait for replies in place of callers
-	log          *slog.Logger    // of what is stored and cannot be used
+	detached     *run.Group   // goroutines that wait for replies in place of callers
+	log          *slog.Logger // of what is stored and cannot be used
 	logLimit     *rate.Limiter
 }
 
@@ -67,8 +65,8 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 		slots = slotCount
 	}
 	c := &client{
-		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: deadline.New(ctx, timeout, nil),
-		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: parallel.NewGroup(),
+		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: run.NewLimit(ctx, timeout, nil),
+		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: run.NewGroup(),
 		onError: onError, onCall: func(time.Duration) {}, abandoned: abandonedPermits{maxAge: 4 * connTimeoutsFor(timeout).silent},
 		log: slog.New(slog.DiscardHandler), logLimit: rate.NewLimiter(rate.Every(time.Second), logBurst),
 	}
@@ -400,7 +398,7 @@ type abandonedPermits struct {
 	count         atomic.Int64
 	lastAbandoned atomic.Uint64 // an answer to a later command than this one frees them
 
-	mu    lockwait.Mutex[lockwait.RedisAbandoned]
+	mu    run.Mutex[run.RedisAbandoned]
 	timer *time.Timer
 }
 

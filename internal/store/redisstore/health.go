@@ -7,7 +7,7 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -15,7 +15,7 @@ import (
 type health struct {
 	onChange func(up bool)
 
-	mu           lockwait.Mutex[lockwait.RedisHealth]
+	mu           run.Mutex[run.RedisHealth]
 	unreachable  bool // the breaker is open
 	readOnly     bool // it refuses writes
 	reportedDown bool // the last value passed to onChange was false

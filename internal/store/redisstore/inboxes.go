@@ -11,8 +11,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -39,7 +39,7 @@ func (s *Store) Fetch(ctx context.Context, p store.FetchParams) ([]store.InboxMe
 	}
 	streams, err := reply.AsXReadSlices()
 	if isNoInbox(err) { // it was removed while its instance was absent; the next announcement creates it again
-		backoff.Sleep(ctx, min(p.Wait, inboxRetry))
+		run.Sleep(ctx, min(p.Wait, inboxRetry))
 		return nil, ctx.Err()
 	}
 	if isWrongType(err) {

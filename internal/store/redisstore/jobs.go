@@ -11,7 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -297,7 +297,7 @@ const (
 type recentJobs struct {
 	keep time.Duration
 
-	mu   lockwait.Mutex[lockwait.RedisRecentJobs]
+	mu   run.Mutex[run.RedisRecentJobs]
 	next int
 	jobs []endedJob
 }

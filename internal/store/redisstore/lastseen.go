@@ -6,9 +6,8 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -25,7 +24,7 @@ type lastSeenReporter struct {
 	store *Store
 	done  chan struct{} // closed when the reporter has to stop
 
-	mu         lockwait.Mutex[lockwait.RedisLastSeen]
+	mu         run.Mutex[run.RedisLastSeen]
 	unreported map[core.NodeID]seenNode
 }
 
@@ -68,7 +67,7 @@ func (r *lastSeenReporter) run(ctx context.Context) {
 		case <-r.done:
 			r.flush(ctx)
 			return
-		case <-time.After(backoff.Jitter(reportInterval, 0.2)):
+		case <-time.After(run.Jitter(reportInterval, 0.2)):
 			r.flush(ctx)
 		}
 	}

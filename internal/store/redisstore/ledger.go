@@ -11,9 +11,8 @@ import (
 
 	"github.com/redis/rueidis"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -168,11 +167,11 @@ func occupancy(r reply) store.Occupancy {
 const maxReleaseWorkers = 2
 
 // releaseBackoff is the wait between two tries of a release.
-var releaseBackoff = backoff.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
+var releaseBackoff = run.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 
 // releaseQueue sends releases to Redis in pipelines. No caller waits for them.
 type releaseQueue struct {
-	mu      lockwait.Mutex[lockwait.RedisReleases]
+	mu      run.Mutex[run.RedisReleases]
 	queue   []queuedRelease
 	workers int
 	work    sync.WaitGroup

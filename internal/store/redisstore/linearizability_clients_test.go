@@ -12,8 +12,8 @@ import (
 
 	"github.com/anishathalye/porcupine"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 )
@@ -136,7 +136,7 @@ func (n *sharedNode) run(ctx context.Context, all []recordedStore, rounds int, r
 
 // idle waits between two bursts.
 func (n *sharedNode) idle(ctx context.Context, clients []*ledgerClient, silence time.Duration) {
-	backoff.Sleep(ctx, silence)
+	run.Sleep(ctx, silence)
 	for _, c := range clients {
 		if silence == longIdle && c.chance(80) {
 			c.doNext(doCommit) // a client that does not know that its leases have expired

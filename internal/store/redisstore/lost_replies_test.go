@@ -16,8 +16,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -252,7 +252,7 @@ func (w *lostReplyWorker) repeatCall(ctx context.Context, c *lostReply, x *subje
 		if err == nil || !errors.Is(err, store.ErrDown) || time.Now().After(deadline) {
 			return answer, err
 		}
-		backoff.Sleep(ctx, time.Millisecond)
+		run.Sleep(ctx, time.Millisecond)
 	}
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/redis/rueidis"
 
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -66,7 +66,7 @@ type Store struct {
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
-	closing    lockwait.RWMutex[lockwait.RedisClosing] // guards closed: held for reading while a release is queued
+	closing    run.RWMutex[run.RedisClosing] // guards closed: held for reading while a release is queued
 	closed     bool
 	releases   releaseQueue
 	background sync.WaitGroup // the last-seen reporter

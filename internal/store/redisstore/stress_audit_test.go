@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -193,7 +193,7 @@ func (n *stressNode) check() {
 
 // auditNodes checks random nodes until the context ends.
 func (c *stressTest) auditNodes(ctx context.Context) {
-	for backoff.SleepJitter(ctx, 10*time.Millisecond, 0.5) {
+	for run.SleepJitter(ctx, 10*time.Millisecond, 0.5) {
 		c.nodes[time.Now().UnixNano()%int64(len(c.nodes))].check()
 	}
 }

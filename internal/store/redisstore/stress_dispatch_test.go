@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -123,7 +123,7 @@ func (w *scheduler) getRecord(ctx context.Context, id core.JobID) (*core.Job, er
 func (w *scheduler) deliver(ctx context.Context, job *core.Job, at time.Time) {
 	for {
 		if rand.IntN(20) == 0 {
-			backoff.Sleep(ctx, rand.N(stressTiming.ReservedTTL/2))
+			run.Sleep(ctx, rand.N(stressTiming.ReservedTTL/2))
 		}
 		a, ok := w.conn.call(rpcMessage{
 			Kind: "assign", Node: job.Node, Epoch: job.Epoch, Job: job.ID, Attempt: job.Attempt, At: at.UnixMilli(),
@@ -181,7 +181,7 @@ func (w *scheduler) moveToOther(ctx context.Context, job *core.Job, c attemptEnd
 		if to, ok := w.reserveAny(ctx, job.ID, attempt, tried); ok {
 			return w.move(ctx, job, c, to)
 		}
-		backoff.Sleep(ctx, rand.N(20*time.Millisecond))
+		run.Sleep(ctx, rand.N(20*time.Millisecond))
 	}
 	w.failJob(ctx, job, c, core.ReasonDeadline)
 	return nil, time.Time{}, false

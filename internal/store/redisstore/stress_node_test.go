@@ -6,8 +6,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -99,7 +99,7 @@ func (n *stressNode) stop(jobs ...store.ActiveJob) {
 		n.events.add("has to cancel %v", job)
 		n.mu.Unlock()
 		n.test.jobsOnNodes.Go(func() {
-			backoff.Sleep(n.test.phase, rand.N(300*time.Millisecond))
+			run.Sleep(n.test.phase, rand.N(300*time.Millisecond))
 			n.removeJob(job)
 		})
 	}
@@ -135,7 +135,7 @@ func (c *stressTest) drawBehaviour() jobBehaviour {
 // runJob runs a job on the node and reports its result.
 func (n *stressNode) runJob(job store.ActiveJob, w *runningJob) {
 	ctx, f := n.test.phase, n.test.drawBehaviour()
-	if !backoff.Sleep(ctx, f.duration) {
+	if !run.Sleep(ctx, f.duration) {
 		return
 	}
 	if f.report == "" {
@@ -154,7 +154,7 @@ func (n *stressNode) runJob(job store.ActiveJob, w *runningJob) {
 		case !ok:
 			return
 		case a.Result == store.HolderStaleEpoch.String():
-			if !backoff.Sleep(ctx, 20*time.Millisecond) { // until the reply to the registration arrives
+			if !run.Sleep(ctx, 20*time.Millisecond) { // until the reply to the registration arrives
 				return
 			}
 			continue
@@ -177,7 +177,7 @@ func (n *stressNode) activeJobs() []store.ActiveJob {
 
 // sendHeartbeats sends heartbeats to random schedulers, and sometimes registers again.
 func (n *stressNode) sendHeartbeats(ctx context.Context) {
-	for backoff.SleepJitter(ctx, stressTiming.Presence/20, 0.3) {
+	for run.SleepJitter(ctx, stressTiming.Presence/20, 0.3) {
 		stale := false
 		if n.test.faultless.Load() || rand.IntN(100) > 0 {
 			var ok bool
@@ -214,7 +214,7 @@ func (n *stressNode) sendHeartbeat() (stale, ok bool) {
 			n.events.add("heartbeat %d of epoch %d lists %v", b.Seq, b.Epoch, b.Jobs)
 			n.mu.Unlock()
 			if rand.IntN(5) == 0 { // jobs that arrive meanwhile are not on its list
-				backoff.Sleep(n.test.phase, rand.N(stressTiming.Presence/15))
+				run.Sleep(n.test.phase, rand.N(stressTiming.Presence/15))
 			}
 		}
 		a, answered := m.call(b)

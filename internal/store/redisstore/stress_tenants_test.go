@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -85,6 +85,6 @@ func removeUntilAnswered(ctx context.Context, t *testing.T, s *redisstore.Store,
 			t.Error(err)
 			return
 		}
-		backoff.Sleep(ctx, time.Millisecond)
+		run.Sleep(ctx, time.Millisecond)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -128,7 +128,7 @@ func (c *stressTest) killSchedulers() (kills int) {
 	}
 	gap := float64(*stressOperations) / float64(*stressKills)
 	for next := gap * rand.Float64(); c.processes.operations() < *stressOperations || kills < *stressKills; {
-		if !backoff.Sleep(c.t.Context(), rand.N(4*time.Millisecond)) || c.t.Failed() {
+		if !run.Sleep(c.t.Context(), rand.N(4*time.Millisecond)) || c.t.Failed() {
 			break
 		}
 		if float64(c.processes.operations()) >= next {
@@ -175,7 +175,7 @@ func (c *stressTest) runClient(ctx context.Context, number int) {
 		}
 		accepted := c.submit(ctx, id)
 		if accepted && rand.IntN(12) == 0 {
-			backoff.Sleep(ctx, rand.N(5*time.Millisecond))
+			run.Sleep(ctx, rand.N(5*time.Millisecond))
 			c.processes.call(rpcMessage{Kind: "cancel", Job: id})
 		}
 		duplicate.Wait()
@@ -191,7 +191,7 @@ func (c *stressTest) submit(ctx context.Context, id core.JobID) bool {
 			c.mu.Unlock()
 			return true
 		}
-		backoff.Sleep(ctx, rand.N(30*time.Millisecond))
+		run.Sleep(ctx, rand.N(30*time.Millisecond))
 	}
 	return false
 }
@@ -209,7 +209,7 @@ func (c *stressTest) waitForFreeSlots(when string) {
 	const every = 50 * time.Millisecond
 	until := time.Now().Add(stressTiming.Presence + time.Second)
 	for last := time.Now(); time.Now().Before(until); last = time.Now() {
-		backoff.Sleep(c.t.Context(), every)
+		run.Sleep(c.t.Context(), every)
 		for _, n := range c.nodes {
 			c.emptyHeartbeat(n)
 		}
@@ -271,7 +271,7 @@ func (c *stressTest) finishJobs() {
 		if len(open) == 0 && busy == 0 {
 			return
 		}
-		if !backoff.Sleep(c.t.Context(), 100*time.Millisecond) || time.Now().After(deadline) {
+		if !run.Sleep(c.t.Context(), 100*time.Millisecond) || time.Now().After(deadline) {
 			c.t.Errorf("%d jobs do not end, such as %v; the nodes have %d", len(open), open[:min(5, len(open))], busy)
 			return
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -24,7 +24,7 @@ const membersTTL = 30 * time.Minute
 
 // memberSets remembers which sets of members this instance has used: while they live, one that is not there was lost.
 type memberSets struct {
-	mu   lockwait.Mutex[lockwait.RedisMembers]
+	mu   run.Mutex[run.RedisMembers]
 	used map[memberSet]time.Time // when
 }
 

@@ -1,11 +1,11 @@
-package lockwait
+package run
 
-// Name is the name of a lock: a type without fields whose method returns the value of the label lock in metrics. The names are declared here,
+// LockName is the name of a lock: a type without fields whose method returns the value of the label lock in metrics. The names are declared here,
 // and docs/locks.md lists them, so that the label is bounded.
-type Name interface{ LockName() string }
+type LockName interface{ LockName() string }
 
-// Names returns the names of all locks.
-func Names() []string {
+// LockNames returns the names of all locks.
+func LockNames() []string {
 	names := make([]string, 0, len(all))
 	for _, n := range all {
 		names = append(names, n.LockName())
@@ -13,7 +13,7 @@ func Names() []string {
 	return names
 }
 
-var all = []Name{
+var all = []LockName{
 	MemstoreNode{}, MemstoreNodes{}, MemstoreJobs{}, MemstoreWatchers{}, MemstoreWatcher{},
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
 	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, MemstoreTenants{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},

@@ -1,17 +1,15 @@
-package parallel
+package run
 
 import (
 	"context"
 	"sync"
-
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
 // Group runs functions in the background, until it is closed.
 type Group struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	mu      lockwait.RWMutex[lockwait.DispatchTasks] // held for writing while closed is set: running must not grow from zero while it is waited for
+	mu      RWMutex[DispatchTasks] // held for writing while closed is set: running must not grow from zero while it is waited for
 	closed  bool
 	running sync.WaitGroup
 }

@@ -1,9 +1,4 @@
-// Package lockwait has mutexes that report how long they were waited for. A lock that is free is taken by its TryLock and costs no more than
-// that; only a lock that is held when it is asked for reads the clock, twice, and tells the observers.
-//
-// The name of a lock is a type parameter, so a lock takes no more memory than that of the sync package, and its zero value is ready to use.
-// The package imports nothing of this module: every other package may use it.
-package lockwait
+package run
 
 import (
 	"slices"
@@ -16,7 +11,7 @@ import (
 var now = time.Now
 
 // Mutex is a sync.Mutex whose contended waits are reported under the name N.
-type Mutex[N Name] struct{ mu sync.Mutex }
+type Mutex[N LockName] struct{ mu sync.Mutex }
 
 // Lock locks the mutex.
 func (m *Mutex[N]) Lock() {
@@ -41,7 +36,7 @@ func (m *Mutex[N]) TryLock() bool { return m.mu.TryLock() }
 func (m *Mutex[N]) Unlock() { m.mu.Unlock() }
 
 // RWMutex is a sync.RWMutex whose contended waits, of readers and of writers, are reported under the name N.
-type RWMutex[N Name] struct{ mu sync.RWMutex }
+type RWMutex[N LockName] struct{ mu sync.RWMutex }
 
 // Lock locks the mutex for writing.
 func (m *RWMutex[N]) Lock() {
@@ -113,7 +108,7 @@ func replace(change func([]*Observer) []*Observer) {
 }
 
 // report tells the observers of a wait that is over.
-func report[N Name](began time.Time) {
+func report[N LockName](began time.Time) {
 	all := observers.Load()
 	if all == nil || len(*all) == 0 {
 		return

@@ -1,11 +1,11 @@
-package parallel_test
+package run_test
 
 import (
 	"context"
 	"sync/atomic"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // TestGroupClose: Close ends the context of what runs, waits for all of it, and later calls are refused. Under the race detector it
@@ -13,7 +13,7 @@ import (
 func TestGroupClose(t *testing.T) {
 	t.Parallel()
 	for range 200 {
-		g := parallel.NewGroup()
+		g := run.NewGroup()
 		var started, ended atomic.Int64
 		callers := make(chan int64)
 		go func() {

@@ -1,4 +1,4 @@
-package deadline_test
+package run_test
 
 import (
 	"context"
@@ -6,14 +6,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/deadline"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 func TestContextsAreSharedAndEndInTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const timeout = 1600 * time.Millisecond
-		l := deadline.New(t.Context(), timeout, nil)
+		l := run.NewLimit(t.Context(), timeout, nil)
 		made := make(map[context.Context]bool)
 		for range 100 {
 			ctx := l.Context()

@@ -1,5 +1,4 @@
-// Package backoff waits between the tries of an operation, with jitter, until a context ends.
-package backoff
+package run
 
 import (
 	"context"

@@ -1,4 +1,4 @@
-package lockwait
+package run
 
 // DispatchDeadline names a lock of docs/locks.md.
 type DispatchDeadline struct{}

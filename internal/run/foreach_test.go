@@ -1,4 +1,4 @@
-package parallel_test
+package run_test
 
 import (
 	"sync/atomic"
@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/parallel"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 func TestForEachLimitsConcurrency(t *testing.T) {
@@ -14,7 +14,7 @@ func TestForEachLimitsConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var running, peak, calls atomic.Int64
 		began := time.Now()
-		parallel.ForEach(3, make([]int, 10), func(int) {
+		run.ForEach(3, make([]int, 10), func(int) {
 			calls.Add(1)
 			peak.Store(max(peak.Load(), running.Add(1)))
 			time.Sleep(time.Second)
@@ -23,6 +23,6 @@ func TestForEachLimitsConcurrency(t *testing.T) {
 		if calls.Load() != 10 || peak.Load() != 3 || time.Since(began) != 4*time.Second {
 			t.Errorf("%d calls, at most %d at once, in %v; want 10, 3 and 4s", calls.Load(), peak.Load(), time.Since(began))
 		}
-		parallel.ForEach(3, nil, func(int) { t.Error("called for an empty list") })
+		run.ForEach(3, nil, func(int) { t.Error("called for an empty list") })
 	})
 }

@@ -1,4 +1,4 @@
-package backoff_test
+package run_test
 
 import (
 	"context"
@@ -6,20 +6,20 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 func TestSleepEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		if !backoff.Sleep(t.Context(), time.Minute) || time.Since(began) != time.Minute {
+		if !run.Sleep(t.Context(), time.Minute) || time.Since(began) != time.Minute {
 			t.Errorf("waited %v, want a minute", time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began = time.Now()
-		if backoff.Sleep(ctx, time.Minute) || time.Since(began) != time.Second {
+		if run.Sleep(ctx, time.Minute) || time.Since(began) != time.Second {
 			t.Errorf("waited %v although the context ended after a second", time.Since(began))
 		}
 	})
@@ -31,7 +31,7 @@ func TestJitterStaysWithinBounds(t *testing.T) {
 		low, high := time.Hour, time.Duration(0)
 		for range 500 {
 			began := time.Now()
-			if !backoff.SleepJitter(t.Context(), time.Second, 0.2) {
+			if !run.SleepJitter(t.Context(), time.Second, 0.2) {
 				t.Fatal("the sleep ended early")
 			}
 			took := time.Since(began)
@@ -57,7 +57,7 @@ func TestRetryUntilSuccess(t *testing.T) {
 			return nil
 		}
 		began := time.Now()
-		if !(backoff.Backoff{Min: 100 * time.Millisecond, Max: 400 * time.Millisecond}).Retry(t.Context(), try) || calls != 6 {
+		if !(run.Backoff{Min: 100 * time.Millisecond, Max: 400 * time.Millisecond}).Retry(t.Context(), try) || calls != 6 {
 			t.Fatalf("%d calls, want 6", calls)
 		}
 		// 100, 200, 400, 400 and 400 ms, each with a jitter of one half.
@@ -66,7 +66,7 @@ func TestRetryUntilSuccess(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if (backoff.Backoff{Min: time.Millisecond, Max: time.Millisecond}).Retry(ctx, func() error { return context.Canceled }) || ctx.Err() == nil {
+		if (run.Backoff{Min: time.Millisecond, Max: time.Millisecond}).Retry(ctx, func() error { return context.Canceled }) || ctx.Err() == nil {
 			t.Error("Retry succeeded, or gave up before the context ended")
 		}
 	})

@@ -1,4 +1,4 @@
-package backoff
+package run
 
 import (
 	"math/rand/v2"

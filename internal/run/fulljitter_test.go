@@ -1,10 +1,10 @@
-package backoff_test
+package run_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/backoff"
+	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 func TestFullJitterBounds(t *testing.T) {
@@ -14,7 +14,7 @@ func TestFullJitterBounds(t *testing.T) {
 	} {
 		shortest, longest := bound, time.Duration(0)
 		for range 1000 {
-			d := backoff.FullJitter(retry, 100*time.Millisecond, 5*time.Second)
+			d := run.FullJitter(retry, 100*time.Millisecond, 5*time.Second)
 			shortest, longest = min(shortest, d), max(longest, d)
 		}
 		if longest > bound || shortest < 0 || shortest > bound/5 || longest < bound*4/5 {

@@ -1,4 +1,4 @@
-package lockwait
+package run
 
 import (
 	"slices"
@@ -127,7 +127,7 @@ func TestObserversComeAndGo(t *testing.T) { //nolint:paralleltest // the observe
 // TestNamesAreUnique checks that no two locks have the same name.
 func TestNamesAreUnique(t *testing.T) {
 	t.Parallel()
-	names := Names()
+	names := LockNames()
 	slices.Sort(names)
 	if unique := slices.Compact(slices.Clone(names)); len(unique) != len(names) {
 		t.Errorf("a name occurs twice in %v", names)

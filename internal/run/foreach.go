@@ -1,6 +1,4 @@
-// Package parallel runs functions on goroutines: a bounded number of them for a list (ForEach), or in the background until they are
-// stopped together (Group).
-package parallel
+package run
 
 import "sync"
 

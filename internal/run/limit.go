@@ -1,11 +1,8 @@
-// Package deadline makes contexts with a deadline cheaply.
-package deadline
+package run
 
 import (
 	"context"
 	"time"
-
-	"github.com/lingua-scheduler/lingua/internal/lockwait"
 )
 
 // Limit hands out contexts that end a fixed time from now. Callers within a sixteenth of that time share one context,
@@ -15,14 +12,14 @@ type Limit struct {
 	timeout time.Duration
 	fence   func() time.Time // no context ends later than it returns; nil: no fence
 
-	mu   lockwait.Mutex[lockwait.DispatchDeadline]
+	mu   Mutex[DispatchDeadline]
 	ctx  context.Context
 	made time.Time
 }
 
-// New makes a limit. Its contexts end with root, and not later than the time that fence returns when they are made; fence
+// NewLimit makes a limit. Its contexts end with root, and not later than the time that fence returns when they are made; fence
 // may be nil.
-func New(root context.Context, timeout time.Duration, fence func() time.Time) *Limit {
+func NewLimit(root context.Context, timeout time.Duration, fence func() time.Time) *Limit {
 	return &Limit{root: root, timeout: timeout, fence: fence}
 }
 
