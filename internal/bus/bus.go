@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -25,7 +25,7 @@ type Config struct {
 	// About is called at every renewal of the presence.
 	About func() About
 	// Events records dead letters; nil: they are not recorded.
-	Events *events.Recorder
+	Events *journal.Events
 }
 
 // About is what an instance publishes about itself.

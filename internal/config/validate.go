@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -131,7 +131,7 @@ func (c *Config) validateLogAndCallback(v *validator) {
 			v.require(false, l.key, "%s", strings.TrimPrefix(err.Error(), l.key+": "))
 		}
 	}
-	v.require(c.Audit.Output == "" || c.Audit.Output == audit.Stderr || filepath.IsAbs(c.Audit.Output), "audit.output",
+	v.require(c.Audit.Output == "" || c.Audit.Output == journal.Stderr || filepath.IsAbs(c.Audit.Output), "audit.output",
 		"must be stderr, or an absolute path such as /var/log/lingua/audit.log, not %q", c.Audit.Output)
 	for _, target := range c.Callback.AllowedTargets {
 		_, err := netip.ParsePrefix(target)

@@ -30,9 +30,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/jobring"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -61,7 +61,7 @@ type Config struct {
 	// acknowledged in time over the connection, once; nil: there are no connections.
 	MissedACKs func(func(MissedACK))
 	// Events records what happens to the fleet; nil: nothing does.
-	Events *events.Recorder
+	Events *journal.Events
 	// StoreReachable reports whether the store answers and takes writes, as its last calls found. Nil: always.
 	StoreReachable func() bool
 	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.

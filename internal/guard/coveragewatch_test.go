@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -101,7 +101,7 @@ func TestCoverageEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newStore()
 		ids := []core.InstanceID{"i-1", "i-2"}
-		recorder := events.NewRecorder("i-1", telemetry.New().AuditDropped.WithLabelValues("store"), discardLog)
+		recorder := journal.NewEvents("i-1", telemetry.New().AuditDropped.WithLabelValues("store"), discardLog)
 		node := func(epoch int64, health core.Health) store.NodeStatus {
 			n := &core.Node{ID: "n", Epoch: core.Epoch(epoch), Health: health, MaxJobs: 1, Callback: "http://127.0.0.1:9/", Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}, AnyPair: true}}
 			n.Capability.Normalise()

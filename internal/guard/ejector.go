@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -31,7 +31,7 @@ type Admitter interface {
 type Ejector struct {
 	Store   Admitter
 	Fleet   *fleet.Fleet
-	Events  *events.Recorder
+	Events  *journal.Events
 	Counted *prometheus.CounterVec // decisions, by decision and reason
 	Log     *slog.Logger
 

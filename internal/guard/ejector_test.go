@@ -13,8 +13,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -292,7 +292,7 @@ func (j *judged) uncovered(d core.Direction) string {
 
 // recordEvents records events and returns a function that returns those of one kind so far.
 func (j *judged) recordEvents(kind store.EventKind) (details func() []string) {
-	j.Events = events.NewRecorder("i-1", prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}), discardLog)
+	j.Events = journal.NewEvents("i-1", prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}), discardLog)
 	return func() (details []string) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()

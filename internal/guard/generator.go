@@ -10,8 +10,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -27,7 +27,7 @@ type Generator struct {
 	Interval time.Duration // between two snapshots
 	TTL      time.Duration // of a snapshot, after which it is gone
 	Log      *slog.Logger
-	Events   *events.Recorder // of changes of the coverage; nil: they are not recorded
+	Events   *journal.Events // of changes of the coverage; nil: they are not recorded
 	// Judge is called by the leader at every step, with what all instances have seen of nodes since the step before, and the directions
 	// that were requested in the last day; nil: nothing is called.
 	Judge func(ctx context.Context, fence int64, seen Health, directions []core.Direction)

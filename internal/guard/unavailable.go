@@ -11,8 +11,8 @@ import (
 	"unicode"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -50,7 +50,7 @@ type UnavailableOptions struct {
 	Store    MarkStore
 	Fleet    *fleet.Fleet
 	Catalog  Refresher
-	Events   *events.Recorder
+	Events   *journal.Events
 	Metrics  *telemetry.Metrics
 	Log      *slog.Logger
 }

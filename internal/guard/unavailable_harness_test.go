@@ -14,9 +14,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/guard"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -52,7 +52,7 @@ func runWorker(t *testing.T, fn func(h *workerHarness)) {
 			t: t, mem: mem, store: &slowStore{MarkStore: mem}, fleet: fleet.New(time.Hour), metrics: telemetry.New(), catalog: new(refreshes),
 			log: new(bytes.Buffer), nodes: make(map[core.NodeID]*core.Node), stop: func() {},
 		}
-		recorder := events.NewRecorder("i-1", h.metrics.EventsDropped, slog.New(slog.DiscardHandler))
+		recorder := journal.NewEvents("i-1", h.metrics.EventsDropped, slog.New(slog.DiscardHandler))
 		h.options = guard.UnavailableOptions{
 			MarkFor: time.Minute, Debounce: 5 * time.Second, Limit: 3, Window: 10 * time.Second, Store: h.store, Fleet: h.fleet, Catalog: h.catalog,
 			Events: recorder, Metrics: h.metrics, Log: slog.New(slog.NewTextHandler(h.log, nil)),

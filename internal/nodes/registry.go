@@ -14,8 +14,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -27,7 +27,7 @@ type Config struct {
 	Heartbeat time.Duration // how often nodes are asked to send a heartbeat
 	Presence  time.Duration // how long a node counts as alive after a heartbeat
 	Retention time.Duration // a node that has been silent for this long is evicted
-	Events    *events.Recorder
+	Events    *journal.Events
 	// Unavailable takes the services that nodes report as unavailable; nil: they are not marked.
 	Unavailable UnavailableQueue
 	// Revocations says which nodes are revoked; nil: none.

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -136,7 +136,7 @@ func TestLossIsRecordedOnce(t *testing.T) {
 // lossesOf lets an instance with a view handle silent nodes, and returns those whose loss is recorded by now.
 func (h *harness) lossesOf(view *fleet.Fleet, ids []core.NodeID) (lost []core.NodeID) {
 	h.t.Helper()
-	recorder := events.NewRecorder("i-2", h.metrics.EventsDropped, slog.New(slog.DiscardHandler))
+	recorder := journal.NewEvents("i-2", h.metrics.EventsDropped, slog.New(slog.DiscardHandler))
 	cfg := nodes.Config{Instance: "i-2", Presence: timing.Presence, Retention: retention, Events: recorder}
 	r := nodes.New(cfg, h.mem, view, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
 	if unhandled := r.MoveJobsOfSilent(h.t.Context(), ids); len(unhandled) != 0 {

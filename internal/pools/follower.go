@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -42,7 +42,7 @@ var startBackoff = run.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 type Options struct {
 	Store  store.Settings
 	Fleet  *fleet.Fleet
-	Events *events.Recorder
+	Events *journal.Events
 	Log    *slog.Logger
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
@@ -130,7 +130,7 @@ func newInstance(settings store.Settings) *instance {
 	log := slog.New(slog.DiscardHandler)
 	return &instance{fleet: f, Follower: pools.New(pools.Options{
 		Store: settings, Fleet: f, Log: log,
-		Events: events.NewRecorder("i", prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}), log),
+		Events: journal.NewEvents("i", prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}), log),
 	})}
 }
 

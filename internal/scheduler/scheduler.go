@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
-	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/callback"
@@ -22,9 +21,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/events"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/jobring"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/nodetable"
@@ -92,15 +91,15 @@ type followers struct {
 
 // recorders write the logs of the store, and the traces.
 type recorders struct {
-	events *events.Recorder
-	audit  *audit.Recorder
+	events *journal.Events
+	audit  *journal.Audit
 	tracer *tracing.Tracer // nil: tracing is off
 }
 
 // newRecorders makes what writes the logs and the traces.
 func (s *Scheduler) newRecorders(instance core.InstanceID) (err error) {
-	s.events = events.NewRecorder(instance, s.Metrics.EventsDropped, s.log)
-	s.audit, err = audit.NewRecorder(audit.Options{Instance: instance, Output: s.cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: s.log})
+	s.events = journal.NewEvents(instance, s.Metrics.EventsDropped, s.log)
+	s.audit, err = journal.NewAudit(journal.AuditOptions{Instance: instance, Output: s.cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: s.log})
 	if err == nil {
 		s.tracer, err = s.newTracer(&s.cfg.Scheduler.Tracing, instance)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/events"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
@@ -20,7 +20,7 @@ import (
 // openStore opens the configured store. It also returns log attributes that say where the store is, without secrets: all
 // instances of one fleet must have the same.
 func openStore(
-	ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *events.Recorder, onEmptied func(), health *storeHealth, log *slog.Logger,
+	ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *journal.Events, onEmptied func(), health *storeHealth, log *slog.Logger,
 ) (store.Store, []any, error) {
 	c := &cfg.Scheduler
 	timing := store.Timing{

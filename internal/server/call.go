@@ -10,9 +10,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -135,7 +135,7 @@ func denialReason(e *wire.Error) string { return cmp.Or(denialReasons[e.Code][e.
 
 // auditor makes the audit entries of requests, and counts denials.
 type auditor struct {
-	recorder *audit.Recorder
+	recorder *journal.Audit
 	denied   *prometheus.CounterVec
 }
 
@@ -150,7 +150,7 @@ func (a *auditor) finish(r *route, c *call, req *http.Request) {
 		kind, _, _ := strings.Cut(r.action, ".")
 		e.Object = cmp.Or(kind, r.tag) + "/" + id
 	}
-	a.record(&e, caller{c.caller, c.id, audit.AddressOf(req.RemoteAddr)}, c.failure, c.reason)
+	a.record(&e, caller{c.caller, c.id, journal.AddressOf(req.RemoteAddr)}, c.failure, c.reason)
 }
 
 // caller is who does something, for an audit entry.
@@ -210,7 +210,7 @@ type socketAudit struct {
 
 // of returns what records the messages of the WebSocket that a call opens.
 func (a *auditor) of(c *call, r *http.Request) *socketAudit {
-	return &socketAudit{a, caller{c.caller, c.id, audit.AddressOf(r.RemoteAddr)}}
+	return &socketAudit{a, caller{c.caller, c.id, journal.AddressOf(r.RemoteAddr)}}
 }
 
 // record records an action over the socket, on an object and its tenant, with the error by which it failed. An id that is not valid is left out.

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
-	"github.com/lingua-scheduler/lingua/internal/audit"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
@@ -22,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/guard"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/nodetable"
@@ -122,7 +122,7 @@ type Access struct {
 	// LoginTTL is how long a login lasts.
 	LoginTTL time.Duration
 	// Audit records changes of state and denials in the log AuditLog, among others.
-	Audit    *audit.Recorder
+	Audit    *journal.Audit
 	AuditLog store.Audit
 	// Revocations has the callers that are not valid any more.
 	Revocations *revocation.Follower

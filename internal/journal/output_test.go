@@ -1,4 +1,4 @@
-package audit_test
+package journal_test
 
 import (
 	"bytes"
@@ -16,16 +16,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
-	"github.com/lingua-scheduler/lingua/internal/audit"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // startRecorder starts a recorder with a file, after it recorded an entry for each of the first objects. stop writes what is queued, and
 // returns how many entries were dropped.
-func startRecorder(t *testing.T, path string, log slog.Handler, first ...string) (r *audit.Recorder, stop func() float64) {
+func startRecorder(t *testing.T, path string, log slog.Handler, first ...string) (r *journal.Audit, stop func() float64) {
 	t.Helper()
 	counter := droppedCounter()
-	r, err := audit.NewRecorder(audit.Options{Instance: "i-1", Output: path, Dropped: counter, Log: slog.New(log)})
+	r, err := journal.NewAudit(journal.AuditOptions{Instance: "i-1", Output: path, Dropped: counter, Log: slog.New(log)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func startRecorder(t *testing.T, path string, log slog.Handler, first ...string)
 }
 
 // recordAll records an entry for each object.
-func recordAll(r *audit.Recorder, objects ...string) {
+func recordAll(r *journal.Audit, objects ...string) {
 	for _, object := range objects {
 		r.Record(store.AuditEntry{Action: "node.drain", Object: object, Outcome: store.AuditOK})
 	}
@@ -161,7 +161,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestUnusableOutput(t *testing.T) {
 	t.Parallel()
-	_, err := audit.NewRecorder(audit.Options{Output: filepath.Join(t.TempDir(), "missing", "audit.log"), Dropped: droppedCounter(), Log: slog.New(slog.DiscardHandler)})
+	_, err := journal.NewAudit(journal.AuditOptions{Output: filepath.Join(t.TempDir(), "missing", "audit.log"), Dropped: droppedCounter(), Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.HasPrefix(err.Error(), "audit.output: ") {
 		t.Errorf("%v", err)
 	}

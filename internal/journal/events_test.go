@@ -1,4 +1,4 @@
-package events_test
+package journal_test
 
 import (
 	"context"
@@ -11,23 +11,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/events"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// fakeLog is an event log that can be unavailable.
-type fakeLog struct {
+// fakeEventLog is an event log that can be unavailable.
+type fakeEventLog struct {
 	store.Events
 	mu     sync.Mutex
 	down   bool
 	events []store.Event
 }
 
-func (l *fakeLog) AppendEvents(_ context.Context, events []store.Event) error {
+func (l *fakeEventLog) AppendEvents(_ context.Context, events []store.Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
@@ -37,14 +34,14 @@ func (l *fakeLog) AppendEvents(_ context.Context, events []store.Event) error {
 	return nil
 }
 
-func (l *fakeLog) setDown(down bool) {
+func (l *fakeEventLog) setDown(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = down
 }
 
 // details returns what was written, in order.
-func (l *fakeLog) details() (all []string) {
+func (l *fakeEventLog) details() (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.events {
@@ -53,12 +50,12 @@ func (l *fakeLog) details() (all []string) {
 	return all
 }
 
-// run runs a test with a recorder that writes to a log.
-func run(t *testing.T, fn func(r *events.Recorder, l *fakeLog, dropped prometheus.Counter, stop func())) {
+// runEvents runs a test with a recorder that writes to a log.
+func runEvents(t *testing.T, fn func(r *journal.Events, l *fakeEventLog, dropped prometheus.Counter, stop func())) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dropped := prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"})
-		r, l := events.NewRecorder("i-1", dropped, slog.New(slog.DiscardHandler)), &fakeLog{}
+		r, l := journal.NewEvents("i-1", dropped, slog.New(slog.DiscardHandler)), &fakeEventLog{}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { r.Run(ctx, l) })
@@ -73,7 +70,7 @@ func run(t *testing.T, fn func(r *events.Recorder, l *fakeLog, dropped prometheu
 
 // Events that happen while the store is unavailable are written afterwards, in their order and with their times.
 func TestEventsWaitForTheStore(t *testing.T) {
-	run(t, func(r *events.Recorder, l *fakeLog, dropped prometheus.Counter, _ func()) {
+	runEvents(t, func(r *journal.Events, l *fakeEventLog, dropped prometheus.Counter, _ func()) {
 		r.Record(store.Event{Detail: "before"})
 		synctest.Wait()
 		l.setDown(true)
@@ -97,7 +94,7 @@ func TestEventsWaitForTheStore(t *testing.T) {
 
 // A recorder that cannot write never blocks its callers, and counts what it drops.
 func TestFullQueueDropsEvents(t *testing.T) {
-	run(t, func(r *events.Recorder, l *fakeLog, dropped prometheus.Counter, stop func()) {
+	runEvents(t, func(r *journal.Events, l *fakeEventLog, dropped prometheus.Counter, stop func()) {
 		l.setDown(true)
 		const n = 10_000
 		for range n {
@@ -112,7 +109,7 @@ func TestFullQueueDropsEvents(t *testing.T) {
 
 // What is queued when the instance stops is written.
 func TestLastEventsAreWritten(t *testing.T) {
-	run(t, func(r *events.Recorder, l *fakeLog, _ prometheus.Counter, stop func()) {
+	runEvents(t, func(r *journal.Events, l *fakeEventLog, _ prometheus.Counter, stop func()) {
 		l.setDown(true)
 		r.Record(store.Event{Detail: "a"})
 		synctest.Wait() // it is being tried
@@ -126,8 +123,8 @@ func TestLastEventsAreWritten(t *testing.T) {
 }
 
 // A nil recorder records nothing.
-func TestNilRecorder(t *testing.T) {
+func TestNilEvents(t *testing.T) {
 	t.Parallel()
-	var r *events.Recorder
+	var r *journal.Events
 	r.Record(store.Event{})
 }

@@ -1,4 +1,4 @@
-package audit_test
+package journal_test
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/audit"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -61,7 +61,7 @@ func droppedCounter() *prometheus.CounterVec {
 
 // fixture is a recorder that writes to a log.
 type fixture struct {
-	*audit.Recorder
+	*journal.Audit
 	log     *fakeLog
 	dropped *prometheus.CounterVec
 	stop    func()
@@ -74,7 +74,7 @@ func run(t *testing.T, fn func(t *testing.T, f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixture{log: new(fakeLog), dropped: droppedCounter()}
 		var err error
-		f.Recorder, err = audit.NewRecorder(audit.Options{Instance: "i-1", Dropped: f.dropped, Log: slog.New(slog.DiscardHandler)})
+		f.Audit, err = journal.NewAudit(journal.AuditOptions{Instance: "i-1", Dropped: f.dropped, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,9 +212,9 @@ func TestManyAddresses(t *testing.T) {
 	})
 }
 
-func TestNilRecorder(t *testing.T) {
+func TestNilAudit(t *testing.T) {
 	t.Parallel()
-	var r *audit.Recorder
+	var r *journal.Audit
 	r.Record(store.AuditEntry{Outcome: store.AuditDenied})
 }
 
@@ -223,7 +223,7 @@ func TestAddressOf(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.1:80": "192.0.2.1", "[::ffff:192.0.2.1]:80": "192.0.2.1", "[2001:db8::1]:80": "2001:db8::1", "[fe80::1%eth0]:80": "fe80::1", "@": "", "": "",
 	} {
-		if got := audit.AddressOf(remote); got != want {
+		if got := journal.AddressOf(remote); got != want {
 			t.Errorf("%q: %q, want %q", remote, got, want)
 		}
 	}

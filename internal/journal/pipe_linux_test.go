@@ -1,4 +1,4 @@
-package audit_test
+package journal_test
 
 import (
 	"bufio"
@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/audit"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -23,7 +23,7 @@ func TestPipe(t *testing.T) {
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := audit.NewRecorder(audit.Options{Output: path, Dropped: droppedCounter(), Log: slog.New(slog.DiscardHandler)}); err == nil {
+	if _, err := journal.NewAudit(journal.AuditOptions{Output: path, Dropped: droppedCounter(), Log: slog.New(slog.DiscardHandler)}); err == nil {
 		t.Error("a pipe without a reader was opened")
 	}
 	reader := openReader(t, path)

@@ -1,5 +1,4 @@
-// Package logqueue writes entries to a log in the background, so that what adds them never waits for the log.
-package logqueue
+package journal
 
 import (
 	"context"
@@ -16,21 +15,21 @@ const (
 	maxBatch  = 256  // entries that are written together
 )
 
-// Queue holds entries until Run writes them.
-type Queue[T any] struct {
+// queue holds entries until Run writes them.
+type queue[T any] struct {
 	name    string // of the log, for messages
 	dropped prometheus.Counter
 	log     *slog.Logger
 	entries chan T
 }
 
-// New makes a queue for the log of this name. dropped counts the entries that are never written.
-func New[T any](name string, dropped prometheus.Counter, log *slog.Logger) *Queue[T] {
-	return &Queue[T]{name: name, dropped: dropped, log: log, entries: make(chan T, maxQueued)}
+// newQueue makes a queue for the log of this name. dropped counts the entries that are never written.
+func newQueue[T any](name string, dropped prometheus.Counter, log *slog.Logger) *queue[T] {
+	return &queue[T]{name: name, dropped: dropped, log: log, entries: make(chan T, maxQueued)}
 }
 
 // Add queues an entry, or drops it if the queue is full. It never waits.
-func (q *Queue[T]) Add(entry T) {
+func (q *queue[T]) Add(entry T) {
 	select {
 	case q.entries <- entry:
 	default:
@@ -42,7 +41,7 @@ func (q *Queue[T]) Add(entry T) {
 var writeBackoff = run.Backoff{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 
 // Run writes entries in their order until the context ends, and then once more what is queued. While write fails, entries wait.
-func (q *Queue[T]) Run(ctx context.Context, write func(context.Context, []T) error) {
+func (q *queue[T]) Run(ctx context.Context, write func(context.Context, []T) error) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -59,7 +58,7 @@ func (q *Queue[T]) Run(ctx context.Context, write func(context.Context, []T) err
 }
 
 // collect adds queued entries to a batch.
-func (q *Queue[T]) collect(batch []T) []T {
+func (q *queue[T]) collect(batch []T) []T {
 	for len(batch) < maxBatch {
 		select {
 		case e := <-q.entries:
@@ -75,7 +74,7 @@ func (q *Queue[T]) collect(batch []T) []T {
 const lastWriteTimeout = time.Second
 
 // writeLast writes what is queued, after a batch that was not written, once.
-func (q *Queue[T]) writeLast(ctx context.Context, write func(context.Context, []T) error, batch ...T) {
+func (q *queue[T]) writeLast(ctx context.Context, write func(context.Context, []T) error, batch ...T) {
 	ctx, cancel := context.WithTimeout(ctx, lastWriteTimeout)
 	defer cancel()
 	for batch = q.collect(batch); len(batch) > 0; batch = q.collect(nil) {

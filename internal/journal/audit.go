@@ -1,7 +1,4 @@
-// Package audit records who changed what, and which requests were denied: in the audit log of the store, which all instances share,
-// and as JSON lines in a file. Recording never waits: entries are queued, and written in the background. It does not decide what is
-// recorded; package server does.
-package audit
+package journal
 
 import (
 	"context"
@@ -13,15 +10,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/logqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // Stderr is the output that is the standard error of the process. Every other output is the path of a file.
 const Stderr = "stderr"
 
-// Options configures a Recorder.
-type Options struct {
+// AuditOptions configures a Recorder.
+type AuditOptions struct {
 	Instance core.InstanceID
 	// Output is where entries are written beside the store: empty (nowhere), Stderr or a path.
 	Output string
@@ -30,34 +26,34 @@ type Options struct {
 	Log     *slog.Logger
 }
 
-// Recorder records the entries of one instance. A nil Recorder records nothing.
-type Recorder struct {
+// Audit records the entries of one instance. A nil Audit records nothing.
+type Audit struct {
 	instance core.InstanceID
-	stored   *logqueue.Queue[store.AuditEntry]
-	written  *logqueue.Queue[store.AuditEntry] // nil without an output
-	out      *output                           // nil without an output
+	stored   *queue[store.AuditEntry]
+	written  *queue[store.AuditEntry] // nil without an output
+	out      *output                  // nil without an output
 	denials  *denialLimiter
 }
 
-// NewRecorder opens the output and makes a recorder. Entries are queued until Run writes them.
-func NewRecorder(o Options) (*Recorder, error) {
-	r := &Recorder{
+// NewAudit opens the output and makes a recorder. Entries are queued until Run writes them.
+func NewAudit(o AuditOptions) (*Audit, error) {
+	r := &Audit{
 		instance: o.Instance, denials: newDenialLimiter(),
-		stored: logqueue.New[store.AuditEntry]("audit", o.Dropped.WithLabelValues("store"), o.Log),
+		stored: newQueue[store.AuditEntry]("audit", o.Dropped.WithLabelValues("store"), o.Log),
 	}
 	if o.Output != "" {
 		out, err := openOutput(o.Output, o.Log)
 		if err != nil {
 			return nil, err
 		}
-		r.out, r.written = out, logqueue.New[store.AuditEntry]("audit file", o.Dropped.WithLabelValues("file"), o.Log)
+		r.out, r.written = out, newQueue[store.AuditEntry]("audit file", o.Dropped.WithLabelValues("file"), o.Log)
 	}
 	return r, nil
 }
 
 // Record records an entry about something that has just happened. It never waits. Of the denials of one address, and of the failures of
 // one key, only some are recorded; the next such entry has the number of those that were not.
-func (r *Recorder) Record(e store.AuditEntry) {
+func (r *Audit) Record(e store.AuditEntry) {
 	if r == nil {
 		return
 	}
@@ -73,7 +69,7 @@ func (r *Recorder) Record(e store.AuditEntry) {
 	r.add(&e, now)
 }
 
-func (r *Recorder) add(e *store.AuditEntry, now time.Time) {
+func (r *Audit) add(e *store.AuditEntry, now time.Time) {
 	e.At, e.Instance = now.UTC().Truncate(time.Millisecond), r.instance
 	r.stored.Add(*e)
 	if r.written != nil {
@@ -91,7 +87,7 @@ const (
 const maxSummaries = 20
 
 // recordSuppressed records how many denials were left out of sources that have stopped, or that are not followed any more.
-func (r *Recorder) recordSuppressed(idle []suppressedDenials, now time.Time) {
+func (r *Audit) recordSuppressed(idle []suppressedDenials, now time.Time) {
 	if len(idle) > maxSummaries {
 		sum := 0
 		for _, s := range idle {
@@ -109,7 +105,7 @@ func (r *Recorder) recordSuppressed(idle []suppressedDenials, now time.Time) {
 }
 
 // Reopen opens the file again, after it was renamed by a log rotation. If that fails, the open file stays in use.
-func (r *Recorder) Reopen() error {
+func (r *Audit) Reopen() error {
 	if r.out == nil {
 		return nil
 	}
@@ -121,7 +117,7 @@ const sweepInterval = 10 * time.Second
 
 // Run writes entries until the context ends, and then once more what is queued. While the store does not answer or the file cannot be
 // written, entries wait.
-func (r *Recorder) Run(ctx context.Context, st store.Audit) {
+func (r *Audit) Run(ctx context.Context, st store.Audit) {
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var writers sync.WaitGroup
 	writers.Go(func() { r.stored.Run(writing, st.AppendAudit) })
