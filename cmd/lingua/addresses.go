@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/lingua-scheduler/lingua/internal/tlsfile"
+	"github.com/lingua-scheduler/lingua/internal/auth"
 )
 
 // trust has the authorities that commands trust when they connect to a scheduler.
@@ -21,7 +21,7 @@ func (t *trust) tlsConfig() (*tls.Config, error) {
 	if t.CA == "" {
 		return nil, nil
 	}
-	cfg, err := tlsfile.ClientConfig(t.CA)
+	cfg, err := auth.ClientTLS(t.CA)
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--ca or LINGUA_CA: %w", err)}
 	}

@@ -1,6 +1,7 @@
 // Package auth says who a caller is and what kind of caller that is. A caller sends a key, which the configuration names, or a
 // session token, which the holder of a key has minted so that a browser never holds a key. Without any credentials every caller is
-// an operator: that is for a scheduler that only this machine can reach.
+// an operator: that is for a scheduler that only this machine can reach. The package also signs and checks requests between instances, and
+// reads the certificates and authorities of TLS.
 package auth
 
 import (

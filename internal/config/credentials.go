@@ -10,7 +10,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 )
 
 // Auth holds the credentials of clients. Without any of them every client may do everything, and only this machine can connect.
@@ -96,8 +95,8 @@ func (a *Auth) Keyring() (*auth.Keyring, error) {
 		}
 		c.Signers = append(c.Signers, auth.SignerConfig{KID: s.KID, Use: s.Use, Secret: secrets[0]})
 	}
-	if n := len(a.ClusterSecrets); n > peer.MaxSecrets {
-		problems = append(problems, fmt.Errorf("auth.cluster_secret: has %d secrets; %d are enough to rotate them", n, peer.MaxSecrets))
+	if n := len(a.ClusterSecrets); n > auth.MaxSecrets {
+		problems = append(problems, fmt.Errorf("auth.cluster_secret: has %d secrets; %d are enough to rotate them", n, auth.MaxSecrets))
 	}
 	for i, secret := range a.ClusterSecrets {
 		if len(secret) < minClusterSecret {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
-	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 )
 
 // validateTLS checks the files of the listener and of the requests to other instances.
@@ -24,17 +24,17 @@ func (c *Config) validateTLS(v *validator) {
 	case s.TLSKey == "":
 		v.require(false, keyKey, "is missing beside tls_cert: give both, or none").comparedWith(certKey)
 	default:
-		if _, err := tlsfile.Load(s.TLSCert, s.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
+		if _, err := auth.LoadCertificate(s.TLSCert, s.TLSKey, slog.New(slog.DiscardHandler)); err != nil {
 			v.require(false, certKey, "%s", err).comparedWith(keyKey)
 		}
 	}
-	if _, err := tlsfile.ClientConfig(s.TLSCA); err != nil {
+	if _, err := auth.ClientTLS(s.TLSCA); err != nil {
 		v.require(false, caKey, "%s", err)
 	}
 }
 
 // PeerTLS returns the TLS configuration of requests to other instances.
-func (s *Server) PeerTLS() (*tls.Config, error) { return tlsfile.ClientConfig(s.TLSCA) }
+func (s *Server) PeerTLS() (*tls.Config, error) { return auth.ClientTLS(s.TLSCA) }
 
 // warnFiles returns warnings about files that everybody on this machine can read although they hold secrets, and about a certificate
 // that has expired.
@@ -60,7 +60,7 @@ func (u *Unvalidated) warnFiles() []string {
 		}
 	}
 	if s.TLSCert != "" && s.TLSKey != "" {
-		if c, err := tlsfile.Load(s.TLSCert, s.TLSKey, slog.New(slog.DiscardHandler)); err == nil && time.Now().After(c.Leaf().NotAfter) {
+		if c, err := auth.LoadCertificate(s.TLSCert, s.TLSKey, slog.New(slog.DiscardHandler)); err == nil && time.Now().After(c.Leaf().NotAfter) {
 			warn("server.tls_cert: %s has expired at %s: clients refuse it", s.TLSCert, c.Leaf().NotAfter.Format(time.RFC3339))
 		}
 	}

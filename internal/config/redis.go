@@ -4,8 +4,8 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
-	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 )
 
 // Phase2 configures several scheduler instances that share one fleet.
@@ -77,7 +77,7 @@ func (c *Config) redisAddress() (redisstore.Address, bool, *problem) {
 	}
 	a.SentinelUsername, a.SentinelPassword = r.SentinelUsername, r.SentinelPassword
 	if r.TLSCA != "" {
-		cfg, err := tlsfile.ClientConfig(r.TLSCA)
+		cfg, err := auth.ClientTLS(r.TLSCA)
 		if err != nil {
 			return a, true, &problem{key: redisKey + ".tls_ca", text: err.Error()}
 		}

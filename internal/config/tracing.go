@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/lingua-scheduler/lingua/internal/tlsfile"
+	"github.com/lingua-scheduler/lingua/internal/auth"
 )
 
 // Tracing configures the traces of utterances.
@@ -32,7 +32,7 @@ func (c *Config) validateTracing(v *validator) {
 	v.require(headerName.MatchString(t.TokenHeader), key+".token_header", "must be the name of an HTTP header, such as Authorization")
 	v.requireRange(key+".timeout_ms", int64(t.TimeoutMS), 10, 60_000)
 	if t.TLSCA != "" {
-		_, err := tlsfile.ClientConfig(t.TLSCA)
+		_, err := auth.ClientTLS(t.TLSCA)
 		v.require(err == nil, key+".tls_ca", "%v", err)
 	}
 }

@@ -12,30 +12,28 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/reload"
-	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 )
 
 // credentials are what this instance authenticates callers with, and itself to them.
 type credentials struct {
 	keyring     *auth.Keyring // that was loaded at the start
 	auth        *auth.Authenticator
-	certificate *tlsfile.Certificate // nil: no TLS
-	peers       *tls.Config          // for requests to other instances
-	peerSecrets *peer.Secrets        // sign these requests
+	certificate *auth.Certificate // nil: no TLS
+	peers       *tls.Config       // for requests to other instances
+	peerSecrets *auth.PeerSecrets // sign these requests
 	reloader    *reload.Reloader
 	replaced    func() // called after the keys were replaced
 }
 
 // loadCredentials reads the keys and the certificates of a configuration.
 func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err error) {
-	c = &credentials{peerSecrets: peer.NewSecrets(cfg.Auth.ClusterSecrets)}
+	c = &credentials{peerSecrets: auth.NewPeerSecrets(cfg.Auth.ClusterSecrets)}
 	if c.keyring, err = cfg.Auth.Keyring(); err != nil {
 		return nil, err
 	}
 	if cfg.Server.TLSCert != "" {
-		if c.certificate, err = tlsfile.Load(cfg.Server.TLSCert, cfg.Server.TLSKey, log); err != nil {
+		if c.certificate, err = auth.LoadCertificate(cfg.Server.TLSCert, cfg.Server.TLSKey, log); err != nil {
 			return c, err
 		}
 	}
@@ -104,6 +102,6 @@ func (s *Scheduler) Reload(r reload.Request) (reload.Result, error) {
 }
 
 // peerClient makes the client of an instance for requests to the others.
-func (c *credentials) peerClient(instance core.InstanceID) *peer.Client {
-	return peer.NewClient(instance, c.peerSecrets, c.peers, func() bool { return !c.auth.Keyring().Empty() })
+func (c *credentials) peerClient(instance core.InstanceID) *auth.PeerClient {
+	return auth.NewPeerClient(instance, c.peerSecrets, c.peers, func() bool { return !c.auth.Keyring().Empty() })
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
@@ -274,7 +273,7 @@ func TestRotationOfEveryKey(t *testing.T) {
 		}
 	}
 	for age, accepted := range map[string]bool{"old": false, "new": true} {
-		another := peer.NewClient("another", peer.NewSecrets([]string{secretOf("cluster", age)}), nil, func() bool { return true })
+		another := auth.NewPeerClient("another", auth.NewPeerSecrets([]string{secretOf("cluster", age)}), nil, func() bool { return true })
 		err := another.Get(t.Context(), r.urls[0], "/v1/jobs?scope=here", &auth.Principal{Role: auth.Operator}, new(wire.JobList))
 		if (err == nil) != accepted {
 			t.Errorf("a request of an instance with the %s secret: %v", age, err)

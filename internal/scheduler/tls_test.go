@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/sim"
-	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/test/tlstest"
@@ -28,7 +28,7 @@ type secureClients struct {
 
 func newSecureClients(t *testing.T, a *tlstest.Authority) *secureClients {
 	t.Helper()
-	cfg, err := tlsfile.ClientConfig(a.File)
+	cfg, err := auth.ClientTLS(a.File)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/tlsfile"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
@@ -16,7 +16,7 @@ func (s *Scheduler) newTracer(c *config.Tracing, instance core.InstanceID) (*tra
 	if c.Endpoint == "" {
 		return nil, nil //nolint:nilnil // a nil tracer is off
 	}
-	secure, err := tlsfile.ClientConfig(c.TLSCA)
+	secure, err := auth.ClientTLS(c.TLSCA)
 	if err != nil {
 		return nil, err
 	}

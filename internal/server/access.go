@@ -8,7 +8,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -59,7 +58,7 @@ type accessControl struct {
 	revocations *revocation.Follower
 	hub         *socket.Hub
 	// secrets verify the requests of other instances to self, the address of this one.
-	secrets *peer.Secrets
+	secrets *auth.PeerSecrets
 	self    func() string
 	reads   *readLimit
 }
@@ -119,7 +118,7 @@ func (a *accessControl) authenticate(c *call, req *http.Request, r *route) (e *w
 // identify returns the caller of a request. For a route that instances ask of each other it may be one that another instance has
 // authenticated.
 func (a *accessControl) identify(req *http.Request, r *route) (*auth.Principal, auth.Reason) {
-	if r.peers && req.Header.Get(peer.Header) != "" && !a.auth.Keyring().Empty() {
+	if r.peers && req.Header.Get(auth.Header) != "" && !a.auth.Keyring().Empty() {
 		return a.secrets.Verify(req, a.self())
 	}
 	return a.identifyDirect(req, r)

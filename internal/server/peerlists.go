@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 )
 
 // peerTimeout is for the answers of all other instances.
@@ -18,7 +18,7 @@ const peerTimeout = 2 * time.Second
 // peerLists asks the other instances for the entries of a list that only they have.
 type peerLists struct {
 	bus    *bus.Bus
-	client *peer.Client
+	client *auth.PeerClient
 	log    *slog.Logger
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 )
 
 // TestPeersMayAskForListsOnly: of the routes that need a credential, another instance may use those that instances ask of each other, and
@@ -18,7 +17,7 @@ func TestPeersMayAskForListsOnly(t *testing.T) {
 	t.Parallel()
 	const secret = "a-cluster-secret-of-at-least-32-characters"
 	ts := startSchedulerWithRoles(t, func(c *config.Config) { c.Auth.ClusterSecrets = []string{secret} })
-	client := peer.NewClient("i-9", peer.NewSecrets([]string{secret}), nil, func() bool { return true })
+	client := auth.NewPeerClient("i-9", auth.NewPeerSecrets([]string{secret}), nil, func() bool { return true })
 	var allowed []string
 	for _, route := range ts.scheduler.Server.Routes() {
 		method, path, _ := strings.Cut(route, " ")

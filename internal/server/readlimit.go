@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/peer"
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -48,7 +48,7 @@ func newReadLimit() *readLimit {
 func (l *readLimit) limit(r *route, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		req = req.WithContext(store.ForPeople(req.Context()))
-		if r.peers && req.Header.Get(peer.Header) != "" {
+		if r.peers && req.Header.Get(auth.Header) != "" {
 			next(w, req)
 			return
 		}

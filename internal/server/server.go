@@ -25,7 +25,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/nodetable"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
@@ -127,8 +126,8 @@ type Access struct {
 	// Revocations has the callers that are not valid any more.
 	Revocations *revocation.Follower
 	// Peers sends requests to other instances. PeerSecrets verify theirs.
-	Peers       *peer.Client
-	PeerSecrets *peer.Secrets
+	Peers       *auth.PeerClient
+	PeerSecrets *auth.PeerSecrets
 	// Reload puts a changed configuration in force.
 	Reload *reload.Reloader
 	// NodesHaveTenants reports whether some nodes belong to one tenant only.

@@ -13,11 +13,11 @@ const module = "github.com/lingua-scheduler/lingua/"
 // layers are the packages from the lowest layer up. A package may import only packages of lower layers.
 var layers = [][]string{
 	{"internal/run", "test/testrun"},
-	{"wire", "wire/oggopus", "internal/window", "web/dashboard", "internal/endpoints", "internal/latency", "test/child", "test/docpage", "test/sources", "internal/peeraddr", "internal/tlsfile", "test/tlstest", "test/clustertest/journal", "internal/modelhub", "test/otlptest", "bench/stats", "internal/fairqueue"},
+	{"wire", "wire/oggopus", "internal/window", "web/dashboard", "internal/endpoints", "internal/latency", "test/child", "test/docpage", "test/sources", "internal/peeraddr", "test/tlstest", "test/clustertest/journal", "internal/modelhub", "test/otlptest", "bench/stats", "internal/fairqueue"},
 	{"test/stalltest", "internal/wirespec", "test/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
-	{"internal/store", "internal/auth", "internal/compat"},
-	{"internal/store/memstore", "internal/store/redisstore", "test/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/journal", "internal/peer", "internal/revocation", "internal/tracing", "internal/jobring", "internal/tenants"},
+	{"internal/store", "internal/compat"},
+	{"internal/store/memstore", "internal/store/redisstore", "test/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/journal", "internal/auth", "internal/revocation", "internal/tracing", "internal/jobring", "internal/tenants"},
 	{"internal/pick", "internal/config", "internal/bus"},
 	{"internal/dispatch", "internal/reload", "internal/guard", "internal/pools"},
 	{"internal/nodes", "internal/nodetable", "internal/callback", "internal/sim"},

@@ -1,4 +1,4 @@
-package peer_test
+package auth_test
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/peer"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +36,7 @@ type verification struct {
 }
 
 // serve starts an instance that verifies every request, and answers what it made of it.
-func serve(t *testing.T, secrets *peer.Secrets) (address string, last func() verification) {
+func serve(t *testing.T, secrets *auth.PeerSecrets) (address string, last func() verification) {
 	t.Helper()
 	verified := make(chan verification, 1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -51,14 +50,14 @@ func serve(t *testing.T, secrets *peer.Secrets) (address string, last func() ver
 }
 
 // ask asks an instance on behalf of the minter.
-func ask(t *testing.T, secrets *peer.Secrets, keyed bool, address string) error {
+func ask(t *testing.T, secrets *auth.PeerSecrets, keyed bool, address string) error {
 	t.Helper()
-	return peer.NewClient("i-1", secrets, nil, func() bool { return keyed }).Get(t.Context(), address, jobsURI, minter, new(verification))
+	return auth.NewPeerClient("i-1", secrets, nil, func() bool { return keyed }).Get(t.Context(), address, jobsURI, minter, new(verification))
 }
 
 func TestSignedRequest(t *testing.T) {
 	t.Parallel()
-	secrets := peer.NewSecrets([]string{newSecret})
+	secrets := auth.NewPeerSecrets([]string{newSecret})
 	address, last := serve(t, secrets)
 	if err := ask(t, secrets, true, address); err != nil {
 		t.Fatal(err)
@@ -75,18 +74,18 @@ func TestSignedRequest(t *testing.T) {
 // TestWithoutKeys: without keys nothing is signed; with keys and without a secret nothing is sent.
 func TestWithoutKeys(t *testing.T) {
 	t.Parallel()
-	none := peer.NewSecrets(nil)
+	none := auth.NewPeerSecrets(nil)
 	address, last := serve(t, none)
 	if err := ask(t, none, false, address); err != nil {
 		t.Error(err)
 	}
-	if signed := last().header.Get(peer.Header); signed != "" {
+	if signed := last().header.Get(auth.Header); signed != "" {
 		t.Errorf("signed: %s", signed)
 	}
-	if peer.NewClient("i-1", none, nil, func() bool { return true }).Enabled() || ask(t, none, true, address) == nil {
+	if auth.NewPeerClient("i-1", none, nil, func() bool { return true }).Enabled() || ask(t, none, true, address) == nil {
 		t.Error("an unsigned request was sent, though there are keys")
 	}
-	if !peer.NewClient("i-1", none, nil, func() bool { return false }).Enabled() {
+	if !auth.NewPeerClient("i-1", none, nil, func() bool { return false }).Enabled() {
 		t.Error("without keys no secret is needed")
 	}
 }
@@ -97,10 +96,10 @@ func TestRotation(t *testing.T) {
 	steps := [][]string{{oldSecret}, {oldSecret, newSecret}, {newSecret, oldSecret}, {newSecret}}
 	for from := range steps {
 		for to := range steps {
-			verifying := peer.NewSecrets([]string{"some-other-secret-of-32-characters-or-so"})
+			verifying := auth.NewPeerSecrets([]string{"some-other-secret-of-32-characters-or-so"})
 			verifying.Replace(steps[to])
 			address, last := serve(t, verifying)
-			if err := ask(t, peer.NewSecrets(steps[from]), true, address); err != nil {
+			if err := ask(t, auth.NewPeerSecrets(steps[from]), true, address); err != nil {
 				t.Fatal(err)
 			}
 			want := auth.Reason("")
@@ -118,9 +117,9 @@ func TestRotation(t *testing.T) {
 func sign(t *testing.T, secret, self string) string {
 	t.Helper()
 	var header string
-	client := peer.NewClient("i-1", peer.NewSecrets([]string{secret}), nil, func() bool { return true })
-	peer.SetTransport(client, roundTripper(func(r *http.Request) (*http.Response, error) {
-		header = r.Header.Get(peer.Header)
+	client := auth.NewPeerClient("i-1", auth.NewPeerSecrets([]string{secret}), nil, func() bool { return true })
+	auth.SetTransport(client, roundTripper(func(r *http.Request) (*http.Response, error) {
+		header = r.Header.Get(auth.Header)
 		return nil, context.Canceled
 	}))
 	_ = client.Get(t.Context(), self, jobsURI, minter, nil)
@@ -132,10 +131,10 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // verifyAt verifies a request with these headers at an instance.
-func verifyAt(t *testing.T, secrets *peer.Secrets, self string, r *http.Request, headers ...string) auth.Reason {
+func verifyAt(t *testing.T, secrets *auth.PeerSecrets, self string, r *http.Request, headers ...string) auth.Reason {
 	t.Helper()
 	for _, h := range headers {
-		r.Header.Add(peer.Header, h)
+		r.Header.Add(auth.Header, h)
 	}
 	p, reason := secrets.Verify(r, self)
 	if (p == nil) == (reason == "") {
@@ -149,7 +148,7 @@ func TestForgeries(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const self = "http://10.0.0.1:5010"
-		secrets := peer.NewSecrets([]string{newSecret, oldSecret})
+		secrets := auth.NewPeerSecrets([]string{newSecret, oldSecret})
 		header := sign(t, newSecret, self)
 		part := strings.Split(header, ";")
 		with := func(i int, value string) string {
@@ -226,11 +225,11 @@ func TestForgeries(t *testing.T) {
 func TestTimeInTheFuture(t *testing.T) {
 	t.Parallel()
 	const self = "http://10.0.0.1:5010"
-	secrets := peer.NewSecrets([]string{newSecret})
+	secrets := auth.NewPeerSecrets([]string{newSecret})
 	for ahead, want := range map[time.Duration]auth.Reason{29 * time.Second: "", 31 * time.Second: auth.NotYetValid, time.Hour: auth.NotYetValid} {
 		fields := fmt.Sprintf("v1;i-1;%d;acme;minter", time.Now().Add(ahead).UnixMilli())
 		r := httptest.NewRequestWithContext(t.Context(), "GET", jobsURI, http.NoBody)
-		r.Header.Set(peer.Header, fields+";"+peer.SignFields(newSecret, fields, self, "GET", jobsURI))
+		r.Header.Set(auth.Header, fields+";"+auth.SignFields(newSecret, fields, self, "GET", jobsURI))
 		if _, reason := secrets.Verify(r, self); reason != want {
 			t.Errorf("%v ahead: %q, want %q", ahead, reason, want)
 		}
@@ -249,7 +248,7 @@ func TestAnswers(t *testing.T) {
 		http.Redirect(w, r, "/followed", http.StatusFound)
 	}))
 	defer srv.Close()
-	if err := ask(t, peer.NewSecrets([]string{newSecret}), true, srv.URL); err == nil || followed.Load() {
+	if err := ask(t, auth.NewPeerSecrets([]string{newSecret}), true, srv.URL); err == nil || followed.Load() {
 		t.Errorf("%v, followed %v", err, followed.Load())
 	}
 }

@@ -1,18 +1,4 @@
-// Package peer is the requests of instances to each other over HTTP. An instance asks on behalf of a caller that it has authenticated,
-// and signs the request with a secret that all instances share: the caller's own credential goes nowhere, because the addresses of the
-// others come from the shared store.
-//
-// The header X-Lingua-Peer is
-//
-//	v1;<instance>;<Unix milliseconds>;<tenant of the caller>;<role of the caller>;<signature>[,<signature>]
-//
-// A signature is the HMAC-SHA256 of everything else in the header, the address of the instance that is asked, the method, the path with
-// the query, and the hash of the body. There is one for each secret, so that instances understand each other if they have one secret in
-// common. It is valid for half a minute. Within that time a request can be repeated by a program that has
-// seen it, at the same instance and with the same answer: that is harmless, because only GET is accepted, and a program that sees the
-// request sees the answer, too. An address in the store that is not that of an instance gains nothing: no other address accepts what
-// was sent to it.
-package peer
+package auth
 
 import (
 	"crypto/sha256"
@@ -23,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
@@ -41,35 +26,35 @@ const (
 	keyPrefix = "peer:"
 )
 
-// Secrets are the secrets that all instances share. All of them sign, and one is enough to verify: while they are rotated, an instance
+// PeerSecrets are the secrets that all instances share. All of them sign, and one is enough to verify: while they are rotated, an instance
 // that has the old and the new one understands those that have only one of them. They can be replaced.
-type Secrets struct{ list atomic.Pointer[[]auth.Signer] }
+type PeerSecrets struct{ list atomic.Pointer[[]Signer] }
 
-// NewSecrets makes secrets. There may be none.
-func NewSecrets(secrets []string) *Secrets {
-	s := new(Secrets)
+// NewPeerSecrets makes secrets. There may be none.
+func NewPeerSecrets(secrets []string) *PeerSecrets {
+	s := new(PeerSecrets)
 	s.Replace(secrets)
 	return s
 }
 
 // Replace puts other secrets in force.
-func (s *Secrets) Replace(secrets []string) {
-	list := make([]auth.Signer, len(secrets))
+func (s *PeerSecrets) Replace(secrets []string) {
+	list := make([]Signer, len(secrets))
 	for i, secret := range secrets {
-		list[i] = auth.Signer(secret)
+		list[i] = Signer(secret)
 	}
 	s.list.Store(&list)
 }
 
 // Configured reports whether there are secrets.
-func (s *Secrets) Configured() bool { return len(*s.list.Load()) > 0 }
+func (s *PeerSecrets) Configured() bool { return len(*s.list.Load()) > 0 }
 
 // claim is what the header of a request says.
 type claim struct {
 	instance core.InstanceID
 	at       int64 // Unix milliseconds
 	tenant   core.TenantID
-	role     auth.Role
+	role     Role
 }
 
 // fields are the fields of the header before the signature.
@@ -89,7 +74,7 @@ func (c *claim) message(target, method, uri string) string {
 }
 
 // sign sets the header of a GET request without a body to the instance at target.
-func (s *Secrets) sign(req *http.Request, target string, c *claim) {
+func (s *PeerSecrets) sign(req *http.Request, target string, c *claim) {
 	message := c.message(target, req.Method, req.URL.RequestURI())
 	var signatures []string
 	for _, secret := range *s.list.Load() {
@@ -99,14 +84,14 @@ func (s *Secrets) sign(req *http.Request, target string, c *claim) {
 }
 
 // Verify returns the caller for which another instance sends a request to this one, whose address is self.
-func (s *Secrets) Verify(req *http.Request, self string) (*auth.Principal, auth.Reason) {
+func (s *PeerSecrets) Verify(req *http.Request, self string) (*Principal, Reason) {
 	values := req.Header.Values(Header)
 	if len(values) != 1 || len(values[0]) > maxHeader || req.Method != http.MethodGet || req.ContentLength != 0 {
-		return nil, auth.Malformed
+		return nil, Malformed
 	}
 	c, signatures := parse(values[0])
 	if c == nil {
-		return nil, auth.Malformed
+		return nil, Malformed
 	}
 	message, valid := c.message(self, req.Method, req.RequestURI), false
 	for _, secret := range *s.list.Load() {
@@ -117,13 +102,13 @@ func (s *Secrets) Verify(req *http.Request, self string) (*auth.Principal, auth.
 	age := time.Since(time.UnixMilli(c.at))
 	switch {
 	case !valid:
-		return nil, auth.Unknown
+		return nil, Unknown
 	case age > maxAge:
-		return nil, auth.Expired
+		return nil, Expired
 	case age < -maxAge:
-		return nil, auth.NotYetValid
+		return nil, NotYetValid
 	}
-	return &auth.Principal{Key: keyPrefix + string(c.instance), Role: c.role, Tenant: c.tenant, Issued: time.UnixMilli(c.at)}, ""
+	return &Principal{Key: keyPrefix + string(c.instance), Role: c.role, Tenant: c.tenant, Issued: time.UnixMilli(c.at)}, ""
 }
 
 // parse returns the claim and the signatures of a header; nil if it is malformed.
@@ -133,7 +118,7 @@ func parse(header string) (*claim, []string) {
 		return nil, nil
 	}
 	at, err := strconv.ParseInt(f[2], 10, 64)
-	c := &claim{instance: core.InstanceID(f[1]), at: at, tenant: core.TenantID(f[3]), role: auth.Role(f[4])}
+	c := &claim{instance: core.InstanceID(f[1]), at: at, tenant: core.TenantID(f[3]), role: Role(f[4])}
 	signatures := strings.Split(f[5], ",")
 	if err != nil || len(signatures) > MaxSecrets || !strings.HasPrefix(header, c.fields()+";") { // the number has one form
 		return nil, nil

@@ -1,4 +1,4 @@
-package tlsfile
+package auth
 
 import (
 	"crypto/tls"
@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// ClientConfig returns the configuration of a client that trusts the authorities in a PEM file, and no others. Without a file it trusts
+// ClientTLS returns the configuration of a client that trusts the authorities in a PEM file, and no others. Without a file it trusts
 // those of the system.
-func ClientConfig(caFile string) (*tls.Config, error) {
+func ClientTLS(caFile string) (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile == "" {
 		return cfg, nil

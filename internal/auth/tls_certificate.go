@@ -1,6 +1,4 @@
-// Package tlsfile has what TLS needs from files: the certificate of a server, which follows its files while the server runs, and the
-// authorities that a client trusts.
-package tlsfile
+package auth
 
 import (
 	"bytes"
@@ -54,8 +52,8 @@ type Certificate struct {
 	problem string // of the last check; it is logged once
 }
 
-// Load reads a certificate and its key, in PEM. The certificate may be followed by intermediate ones.
-func Load(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
+// LoadCertificate reads a certificate and its key, in PEM. The certificate may be followed by intermediate ones.
+func LoadCertificate(certFile, keyFile string, log *slog.Logger) (*Certificate, error) {
 	c := &Certificate{certFile: certFile, keyFile: keyFile, log: log, now: time.Now}
 	p, err := readPair(certFile, keyFile)
 	if err != nil {

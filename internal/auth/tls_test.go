@@ -1,4 +1,4 @@
-package tlsfile
+package auth
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func startServer(t *testing.T, p tlstest.Pair) *server {
 	t.Helper()
 	s := new(server)
 	var err error
-	if s.certificate, err = Load(p.Cert, p.Key, slog.New(slog.NewTextHandler(&s.log, nil))); err != nil {
+	if s.certificate, err = LoadCertificate(p.Cert, p.Key, slog.New(slog.NewTextHandler(&s.log, nil))); err != nil {
 		t.Fatal(err)
 	}
 	s.certificate.now = func() time.Time { return time.Unix(s.clock.Load(), 0) }
@@ -56,7 +56,7 @@ func startServer(t *testing.T, p tlstest.Pair) *server {
 // serial returns the serial number of the certificate that a new connection gets.
 func (s *server) serial(t *testing.T, a *tlstest.Authority) string {
 	t.Helper()
-	cfg, err := ClientConfig(a.File)
+	cfg, err := ClientTLS(a.File)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +131,7 @@ func TestServerVersions(t *testing.T) {
 	t.Parallel()
 	a := tlstest.NewAuthority(t)
 	s := startServer(t, a.NewPair(t))
-	cfg, err := ClientConfig(a.File)
+	cfg, err := ClientTLS(a.File)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestLoadRefusesWhatIsNoPair(t *testing.T) {
 		"swapped": {Cert: p.Key, Key: p.Cert}, "of two certificates": {Cert: p.Cert, Key: other.Key},
 		"without a key": {Cert: p.Cert, Key: filepath.Join(t.TempDir(), "none")},
 	} {
-		if _, err := Load(pair.Cert, pair.Key, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), pair.Key) {
+		if _, err := LoadCertificate(pair.Cert, pair.Key, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), pair.Key) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -172,7 +172,7 @@ func TestClientTrustsItsAuthorityOnly(t *testing.T) {
 	a, other := tlstest.NewAuthority(t), tlstest.NewAuthority(t)
 	s := startServer(t, a.NewPair(t))
 	for file, want := range map[string]bool{a.File: true, other.File: false, "": false} {
-		cfg, err := ClientConfig(file)
+		cfg, err := ClientTLS(file)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestClientTrustsItsAuthorityOnly(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, file := range []string{empty, filepath.Join(t.TempDir(), "none")} {
-		if _, err := ClientConfig(file); err == nil || !strings.Contains(err.Error(), file) {
+		if _, err := ClientTLS(file); err == nil || !strings.Contains(err.Error(), file) {
 			t.Errorf("%s: %v", file, err)
 		}
 	}

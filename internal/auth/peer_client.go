@@ -1,4 +1,4 @@
-package peer
+package auth
 
 import (
 	"context"
@@ -9,35 +9,34 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
 // maxAnswer is the maximum size of an answer in bytes.
 const maxAnswer = 8 << 20
 
-// Client sends requests to other instances.
-type Client struct {
+// PeerClient sends requests to other instances.
+type PeerClient struct {
 	instance core.InstanceID
-	secrets  *Secrets
+	secrets  *PeerSecrets
 	keyed    func() bool
 	http     *http.Client
 }
 
-// NewClient makes a client of this instance. keyed reports whether instances require credentials: if not, requests are not signed.
+// NewPeerClient makes a client of this instance. keyed reports whether instances require credentials: if not, requests are not signed.
 // secure is for instances with TLS; nil: the default.
-func NewClient(instance core.InstanceID, secrets *Secrets, secure *tls.Config, keyed func() bool) *Client {
-	return &Client{instance: instance, secrets: secrets, keyed: keyed, http: &http.Client{
+func NewPeerClient(instance core.InstanceID, secrets *PeerSecrets, secure *tls.Config, keyed func() bool) *PeerClient {
+	return &PeerClient{instance: instance, secrets: secrets, keyed: keyed, http: &http.Client{
 		Transport:     &http.Transport{DisableKeepAlives: true, TLSClientConfig: secure},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }
 
 // Enabled reports whether other instances can be asked. With keys and without a shared secret they would refuse.
-func (c *Client) Enabled() bool { return !c.keyed() || c.secrets.Configured() }
+func (c *PeerClient) Enabled() bool { return !c.keyed() || c.secrets.Configured() }
 
 // Get requests a path with its query from the instance at an address, on behalf of a caller, and decodes the answer.
-func (c *Client) Get(ctx context.Context, address, uri string, caller *auth.Principal, out any) error {
+func (c *PeerClient) Get(ctx context.Context, address, uri string, caller *Principal, out any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+uri, http.NoBody)
 	if err != nil {
 		return err
