@@ -9,7 +9,6 @@ import (
 	"sync"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -82,7 +81,7 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 		if err := s.ReopenAudit(); err != nil {
 			log.Error("the audit file could not be opened again; the open one stays in use", "error", err)
 		}
-		_, _ = s.Reload(reload.Request{}) // it logs the error
+		_, _ = s.Reload(config.ReloadRequest{}) // it logs the error
 	})()
 	switch {
 	case cfg.Auth.Configured():

@@ -1,5 +1,6 @@
-// Package config is the configuration of the scheduler: one struct, its defaults, and how a file, the environment and
-// flags fill it. It is validated as a whole, so that no setting makes another unreachable.
+// Package config is the configuration of the scheduler: one struct, its defaults, and how a file, the environment and flags fill it. It is
+// validated as a whole, so that no setting makes another unreachable. It also reads the configuration of a running scheduler again, and puts
+// in force what can change without a restart: each part that can change registers a section.
 package config
 
 import (

@@ -12,7 +12,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 )
 
 // credentials are what this instance authenticates callers with, and itself to them.
@@ -22,7 +21,7 @@ type credentials struct {
 	certificate *auth.Certificate // nil: no TLS
 	peers       *tls.Config       // for requests to other instances
 	peerSecrets *auth.PeerSecrets // sign these requests
-	reloader    *reload.Reloader
+	reloader    *config.Reloader
 	replaced    func() // called after the keys were replaced
 }
 
@@ -37,12 +36,12 @@ func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err 
 			return c, err
 		}
 	}
-	c.reloader = reload.New(*cfg, log)
-	c.reloader.Register(reload.Section{
+	c.reloader = config.NewReloader(*cfg, log)
+	c.reloader.Register(config.Section{
 		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers", "auth.anonymous_role", "auth.anonymous_from", "auth.anonymous_hosts"},
 		Prepare: c.prepareKeys,
 	})
-	c.reloader.Register(reload.Section{Keys: []string{"dashboard.links"}, Prepare: c.prepareLinks})
+	c.reloader.Register(config.Section{Keys: []string{"dashboard.links"}, Prepare: c.prepareLinks})
 	c.peers, err = cfg.Server.PeerTLS()
 	return c, err
 }
@@ -57,16 +56,16 @@ func (c *credentials) authenticate(revocations auth.Revocations) {
 var errKeysAppear = errors.New("auth: a scheduler without keys gets its first ones, and one with keys loses its last ones, only by a restart")
 
 // prepareKeys is the section of a reload that replaces the keys and signers.
-func (c *credentials) prepareKeys(next *config.Config, _ reload.Request) (reload.Change, error) {
+func (c *credentials) prepareKeys(next *config.Config, _ config.ReloadRequest) (config.SectionChange, error) {
 	keyring, err := next.Auth.Keyring()
 	if err != nil {
-		return reload.Change{}, err
+		return config.SectionChange{}, err
 	}
 	current := c.auth.Keyring()
 	if current.Empty() != keyring.Empty() {
-		return reload.Change{}, errKeysAppear
+		return config.SectionChange{}, errKeysAppear
 	}
-	return reload.Change{Changed: current.Changes(keyring), Apply: func() {
+	return config.SectionChange{Changed: current.Changes(keyring), Apply: func() {
 		c.auth.Replace(keyring)
 		c.peerSecrets.Replace(next.Auth.ClusterSecrets)
 		c.replaced()
@@ -74,11 +73,11 @@ func (c *credentials) prepareKeys(next *config.Config, _ reload.Request) (reload
 }
 
 // prepareLinks is the section of a reload that replaces the links of the dashboard. They are read from the configuration in force.
-func (c *credentials) prepareLinks(next *config.Config, _ reload.Request) (reload.Change, error) {
+func (c *credentials) prepareLinks(next *config.Config, _ config.ReloadRequest) (config.SectionChange, error) {
 	if slices.Equal(c.reloader.InForce().Config.Dashboard.Links, next.Dashboard.Links) {
-		return reload.Change{}, nil
+		return config.SectionChange{}, nil
 	}
-	return reload.Change{Changed: []string{fmt.Sprintf("dashboard.links: %d links", len(next.Dashboard.Links))}}, nil
+	return config.SectionChange{Changed: []string{fmt.Sprintf("dashboard.links: %d links", len(next.Dashboard.Links))}}, nil
 }
 
 // serve serves a listener, with TLS if there is a certificate.
@@ -91,13 +90,13 @@ func (s *Scheduler) serve(srv *http.Server, l net.Listener) error {
 }
 
 // SetConfigSource sets where a reload loads the configuration from. Without it there is nothing to reload.
-func (s *Scheduler) SetConfigSource(source reload.Source) { s.credentials.reloader.SetSource(source) }
+func (s *Scheduler) SetConfigSource(source config.Source) { s.credentials.reloader.SetSource(source) }
 
 // SetConfigFile sets the name of the file that the configuration was loaded from, for people.
 func (s *Scheduler) SetConfigFile(name string) { s.credentials.reloader.SetFile(name) }
 
 // Reload loads the configuration again and puts in force what can change without a restart. It logs what it did.
-func (s *Scheduler) Reload(r reload.Request) (reload.Result, error) {
+func (s *Scheduler) Reload(r config.ReloadRequest) (config.ReloadResult, error) {
 	return s.credentials.reloader.Reload(r)
 }
 

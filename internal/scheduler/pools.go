@@ -8,7 +8,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pools"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 )
 
 // publishTimeout bounds how long a reload waits for the store.
@@ -19,7 +18,7 @@ const publishTimeout = 5 * time.Second
 func (s *Scheduler) newFleet(ctx context.Context) error {
 	s.Fleet = fleet.New(s.cfg.Scheduler.Nodes.PresenceTTLMS.Duration())
 	s.pools = pools.New(pools.Options{Store: s.Store, Fleet: s.Fleet, Events: s.events, Log: s.log})
-	s.credentials.reloader.Register(reload.Section{Keys: config.Phase3Keys(), Prepare: s.preparePools})
+	s.credentials.reloader.Register(config.Section{Keys: config.Phase3Keys(), Prepare: s.preparePools})
 	return s.pools.Start(ctx, s.cfg.Scheduler.Phase3.Division())
 }
 
@@ -29,17 +28,17 @@ func publishing() (context.Context, context.CancelFunc) {
 }
 
 // preparePools is the section of a reload that publishes the pools, if they have changed in the file or the reload demands it.
-func (s *Scheduler) preparePools(next *config.Config, r reload.Request) (reload.Change, error) {
+func (s *Scheduler) preparePools(next *config.Config, r config.ReloadRequest) (config.SectionChange, error) {
 	ctx, cancel := publishing()
 	defer cancel()
 	division := next.Scheduler.Phase3.Division()
 	effect, err := s.pools.Compare(ctx, division, r.PublishPools)
 	if err != nil {
-		return reload.Change{}, &reload.UnavailableError{Err: fmt.Errorf("scheduler.phase3: the pools cannot be published, so nothing is reloaded: %w", err)}
+		return config.SectionChange{}, &config.UnavailableError{Err: fmt.Errorf("scheduler.phase3: the pools cannot be published, so nothing is reloaded: %w", err)}
 	}
 	switch effect {
 	case pools.Published:
-		return reload.Change{
+		return config.SectionChange{
 			Changed: []string{fmt.Sprintf("scheduler.phase3: %d pools, published to all instances", len(division.IDs()))},
 			Apply: func() {
 				ctx, cancel := publishing()
@@ -48,10 +47,10 @@ func (s *Scheduler) preparePools(next *config.Config, r reload.Request) (reload.
 			},
 		}, nil
 	case pools.Withheld:
-		return reload.Change{Warnings: []string{
+		return config.SectionChange{Warnings: []string{
 			"scheduler.phase3: other pools are in force than those of this file, which have not changed since it was loaded and are not published. Bring the file up to date, or publish its pools: lingua config reload --publish-pools",
 		}}, nil
 	default:
-		return reload.Change{Apply: func() { s.pools.SetFile(division) }}, nil
+		return config.SectionChange{Apply: func() { s.pools.SetFile(division) }}, nil
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -81,7 +80,7 @@ func TestPoolsOutliveAnEmptiedRedis(t *testing.T) {
 			all := startCluster(t, redis.URL(), cfg, nil)
 			all[0].SetConfigSource(func() (config.Config, []string, error) { return next, nil, nil })
 			retryWhileDown(t, func() error {
-				_, err := all[0].Reload(reload.Request{})
+				_, err := all[0].Reload(config.ReloadRequest{})
 				return err
 			})
 			adopted := func() bool {

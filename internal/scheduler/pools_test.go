@@ -14,7 +14,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -249,7 +248,7 @@ func (p *poolTraffic) redefine(table config.Phase3) {
 	p.mu.Unlock()
 	// An instance that was not reloaded for some time may have loaded the same pools last.
 	reloadAny := func() error {
-		_, err := p.instances.anyInstance().Reload(reload.Request{PublishPools: true})
+		_, err := p.instances.anyInstance().Reload(config.ReloadRequest{PublishPools: true})
 		return err
 	}
 	for reloadAny() != nil {

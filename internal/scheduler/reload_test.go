@@ -19,7 +19,6 @@ import (
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/sim"
@@ -204,7 +203,7 @@ func (r *rotation) reload(ages ...string) {
 	r.t.Helper()
 	r.file.write(ages...)
 	for _, s := range r.instances {
-		if result, err := s.Reload(reload.Request{}); err != nil || len(result.Changed) == 0 || len(result.NeedsRestart) > 0 {
+		if result, err := s.Reload(config.ReloadRequest{}); err != nil || len(result.Changed) == 0 || len(result.NeedsRestart) > 0 {
 			r.t.Fatalf("%+v, %v", result, err)
 		}
 		r.checkPeers()

@@ -20,7 +20,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -36,7 +35,7 @@ func TestReloadOfTenants(t *testing.T) {
 	s.SetConfigSource(func() (config.Config, []string, error) { return next, nil, nil })
 	reloadTenants := func(want ...string) {
 		t.Helper()
-		result, err := s.Reload(reload.Request{})
+		result, err := s.Reload(config.ReloadRequest{})
 		if diff := cmp.Diff(append([]string{}, want...), result.Changed); err != nil || diff != "" || len(result.NeedsRestart) > 0 {
 			t.Errorf("%v, needs restart %q, changed (-want +got)\n%s", err, result.NeedsRestart, diff)
 		}

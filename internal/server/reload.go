@@ -8,7 +8,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
-	"github.com/lingua-scheduler/lingua/internal/reload"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -17,7 +17,7 @@ import (
 // configHandlers show and reload the configuration.
 type configHandlers struct {
 	responder
-	reloader    *reload.Reloader
+	reloader    *config.Reloader
 	auth        *auth.Authenticator
 	revocations *revocation.Follower
 	bus         *bus.Bus
@@ -42,7 +42,7 @@ func (h *configHandlers) routes() []route {
 const publishPools = "publish_pools"
 
 // readReload parses the query of a reload.
-func readReload(q url.Values) (request reload.Request, _ *wire.Error) {
+func readReload(q url.Values) (request config.ReloadRequest, _ *wire.Error) {
 	for name := range q {
 		if name != publishPools {
 			return request, wire.Invalid("query", "there are no other parameters than "+publishPools)
@@ -65,8 +65,8 @@ func (h *configHandlers) reload(r *http.Request) (any, error) {
 		return nil, e
 	}
 	result, err := h.reloader.Reload(request) // it logs the error
-	var invalid *reload.InvalidError
-	var unavailable *reload.UnavailableError
+	var invalid *config.InvalidError
+	var unavailable *config.UnavailableError
 	switch {
 	case errors.As(err, &unavailable):
 		e := store.Unavailable()
@@ -75,7 +75,7 @@ func (h *configHandlers) reload(r *http.Request) (any, error) {
 	case errors.As(err, &invalid):
 		// All of it, whatever its length: the caller is an operator, and errors of the configuration quote no secret.
 		return nil, &wire.Error{Code: wire.ConfigInvalid, Detail: "nothing was changed: " + invalid.Error()}
-	case errors.Is(err, reload.ErrNoSource):
+	case errors.Is(err, config.ErrNoSource):
 		return nil, wire.Errorf(wire.NotFound, "%s", err)
 	case err != nil:
 		return nil, err

@@ -26,7 +26,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/nodetable"
 	"github.com/lingua-scheduler/lingua/internal/pools"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/session"
@@ -129,7 +128,7 @@ type Access struct {
 	Peers       *auth.PeerClient
 	PeerSecrets *auth.PeerSecrets
 	// Reload puts a changed configuration in force.
-	Reload *reload.Reloader
+	Reload *config.Reloader
 	// NodesHaveTenants reports whether some nodes belong to one tenant only.
 	NodesHaveTenants func() bool
 }

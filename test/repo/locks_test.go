@@ -86,7 +86,7 @@ func TestTimedLocksAreUsedOnce(t *testing.T) {
 // untimed are the packages of the scheduler, and the files of others, whose locks are not on the path of a job, a session or a node. The
 // locks of telemetry are taken by the observer of the others.
 var untimed = []string{
-	"internal/journal/", "internal/telemetry/", "internal/revocation/", "internal/pools/", "internal/reload/", "internal/auth/", "internal/scheduler/store.go",
+	"internal/journal/", "internal/telemetry/", "internal/revocation/", "internal/pools/", "internal/config/", "internal/auth/", "internal/scheduler/store.go",
 	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/dispatch/lost.go", "internal/nodes/directionlists.go",
 	// Not part of a running scheduler.
 	"internal/loadtest/", "internal/sim/", "test/clustertest/", "test/redistest/", "test/stalltest/", "test/", "internal/modelhub/", "test/storetest/",

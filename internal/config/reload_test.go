@@ -1,4 +1,4 @@
-package reload_test
+package config_test
 
 import (
 	"errors"
@@ -9,7 +9,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/reload"
 )
 
 var discard = slog.New(slog.DiscardHandler)
@@ -17,16 +16,16 @@ var discard = slog.New(slog.DiscardHandler)
 // portSection puts server.port in force.
 type portSection struct{ port int }
 
-func (s *portSection) section() reload.Section {
-	return reload.Section{Keys: []string{"server.port"}, Prepare: func(next *config.Config, _ reload.Request) (reload.Change, error) {
+func (s *portSection) section() config.Section {
+	return config.Section{Keys: []string{"server.port"}, Prepare: func(next *config.Config, _ config.ReloadRequest) (config.SectionChange, error) {
 		if next.Server.Port == 13 {
-			return reload.Change{}, errors.New("server.port: 13 is not possible")
+			return config.SectionChange{}, errors.New("server.port: 13 is not possible")
 		}
 		var changed []string
 		if next.Server.Port != s.port {
 			changed = []string{"port changed"}
 		}
-		return reload.Change{Changed: changed, Apply: func() { s.port = next.Server.Port }}, nil
+		return config.SectionChange{Changed: changed, Apply: func() { s.port = next.Server.Port }}, nil
 	}}
 }
 
@@ -34,8 +33,8 @@ func TestReload(t *testing.T) {
 	t.Parallel()
 	start := config.Default()
 	first, second := &portSection{start.Server.Port}, &portSection{start.Server.Port}
-	r := reload.New(start, discard)
-	if _, err := r.Reload(reload.Request{}); !errors.Is(err, reload.ErrNoSource) {
+	r := config.NewReloader(start, discard)
+	if _, err := r.Reload(config.ReloadRequest{}); !errors.Is(err, config.ErrNoSource) {
 		t.Errorf("without a source: %v", err)
 	}
 	r.Register(first.section())
@@ -47,31 +46,31 @@ func TestReload(t *testing.T) {
 	steps := []struct {
 		name   string
 		change func()
-		want   reload.Result
+		want   config.ReloadResult
 		port   int
 	}{
-		{"unchanged", func() {}, reload.Result{Changed: []string{}, NeedsRestart: []string{}}, 5010},
-		{"one of ours", func() { next.Server.Port = 6000 }, reload.Result{Changed: []string{"port changed", "port changed"}, NeedsRestart: []string{}}, 6000},
+		{"unchanged", func() {}, config.ReloadResult{Changed: []string{}, NeedsRestart: []string{}}, 5010},
+		{"one of ours", func() { next.Server.Port = 6000 }, config.ReloadResult{Changed: []string{"port changed", "port changed"}, NeedsRestart: []string{}}, 6000},
 		{"another too", func() { next.Log.Level, next.Server.Port = "debug", 7000 },
-			reload.Result{Changed: []string{"port changed", "port changed"}, NeedsRestart: []string{"log.level"}}, 7000},
-		{"the other still waits", func() {}, reload.Result{Changed: []string{}, NeedsRestart: []string{"log.level"}}, 7000},
-		{"the other is back", func() { next.Log.Level = "info" }, reload.Result{Changed: []string{}, NeedsRestart: []string{}}, 7000},
+			config.ReloadResult{Changed: []string{"port changed", "port changed"}, NeedsRestart: []string{"log.level"}}, 7000},
+		{"the other still waits", func() {}, config.ReloadResult{Changed: []string{}, NeedsRestart: []string{"log.level"}}, 7000},
+		{"the other is back", func() { next.Log.Level = "info" }, config.ReloadResult{Changed: []string{}, NeedsRestart: []string{}}, 7000},
 	}
 	for _, step := range steps {
 		step.change()
-		got, err := r.Reload(reload.Request{})
+		got, err := r.Reload(config.ReloadRequest{})
 		step.want.Warnings = []string{"a warning"}
 		if diff := cmp.Diff(step.want, got); err != nil || diff != "" || first.port != step.port || second.port != step.port {
 			t.Errorf("%s: %v, ports %d and %d (-want +got)\n%s", step.name, err, first.port, second.port, diff)
 		}
 	}
-	var invalid *reload.InvalidError
+	var invalid *config.InvalidError
 	next.Server.Port = 13 // both sections refuse it, and both say so
-	if _, err := r.Reload(reload.Request{}); !errors.As(err, &invalid) || err.Error() != "server.port: 13 is not possible\nserver.port: 13 is not possible" {
+	if _, err := r.Reload(config.ReloadRequest{}); !errors.As(err, &invalid) || err.Error() != "server.port: 13 is not possible\nserver.port: 13 is not possible" {
 		t.Errorf("a port that is refused: %v", err)
 	}
 	next.Server.Port, loadErr = 8000, errors.New("the file is not valid")
-	if _, err := r.Reload(reload.Request{}); !errors.As(err, &invalid) || !errors.Is(err, loadErr) {
+	if _, err := r.Reload(config.ReloadRequest{}); !errors.As(err, &invalid) || !errors.Is(err, loadErr) {
 		t.Errorf("a file that is not valid: %v", err)
 	}
 	if force := r.InForce(); first.port != 7000 || second.port != 7000 || force.Config.Server.Port != 7000 {
@@ -82,14 +81,14 @@ func TestReload(t *testing.T) {
 // TestInForce: what a reload puts in force is that of the sections, and everything else stays as at the start.
 func TestInForce(t *testing.T) {
 	t.Parallel()
-	r := reload.New(config.Default(), discard)
+	r := config.NewReloader(config.Default(), discard)
 	r.Register((&portSection{5010}).section())
 	r.SetFile("a.toml")
 	start := r.InForce()
 	next := config.Default()
 	next.Server.Port, next.Log.Level = 6000, "debug"
 	r.SetSource(func() (config.Config, []string, error) { return next, nil, nil })
-	if _, err := r.Reload(reload.Request{}); err != nil {
+	if _, err := r.Reload(config.ReloadRequest{}); err != nil {
 		t.Fatal(err)
 	}
 	force := r.InForce()
@@ -111,26 +110,26 @@ func TestUnavailableSection(t *testing.T) {
 	s := &portSection{5010}
 	next := config.Default()
 	next.Server.Port = 6000
-	r := reload.New(config.Default(), discard)
+	r := config.NewReloader(config.Default(), discard)
 	r.Register(s.section())
 	errDown := errors.New("no answer")
 	var failure error
-	r.Register(reload.Section{Prepare: func(_ *config.Config, request reload.Request) (reload.Change, error) {
-		return reload.Change{Warnings: []string{fmt.Sprint("publish ", request.PublishPools)}}, failure
+	r.Register(config.Section{Prepare: func(_ *config.Config, request config.ReloadRequest) (config.SectionChange, error) {
+		return config.SectionChange{Warnings: []string{fmt.Sprint("publish ", request.PublishPools)}}, failure
 	}})
 	r.SetSource(func() (config.Config, []string, error) { return next, []string{"of the file"}, nil })
-	failure = &reload.UnavailableError{Err: errDown}
-	var invalid *reload.InvalidError
-	var unavailable *reload.UnavailableError
-	if _, err := r.Reload(reload.Request{}); !errors.As(err, &unavailable) || !errors.Is(err, errDown) || errors.As(err, &invalid) || s.port != 5010 {
+	failure = &config.UnavailableError{Err: errDown}
+	var invalid *config.InvalidError
+	var unavailable *config.UnavailableError
+	if _, err := r.Reload(config.ReloadRequest{}); !errors.As(err, &unavailable) || !errors.Is(err, errDown) || errors.As(err, &invalid) || s.port != 5010 {
 		t.Errorf("port %d, %v", s.port, err)
 	}
 	next.Server.Port = 13
-	if _, err := r.Reload(reload.Request{}); !errors.As(err, &invalid) || s.port != 5010 {
+	if _, err := r.Reload(config.ReloadRequest{}); !errors.As(err, &invalid) || s.port != 5010 {
 		t.Errorf("port %d, %v", s.port, err)
 	}
 	next.Server.Port, failure = 6000, nil
-	got, err := r.Reload(reload.Request{PublishPools: true})
+	got, err := r.Reload(config.ReloadRequest{PublishPools: true})
 	if diff := cmp.Diff([]string{"of the file", "publish true"}, got.Warnings); err != nil || diff != "" || s.port != 6000 {
 		t.Errorf("port %d, %v, warnings (-want +got)\n%s", s.port, err, diff)
 	}
@@ -140,15 +139,17 @@ func TestUnavailableSection(t *testing.T) {
 func TestRefusalOfOneSectionChangesNone(t *testing.T) {
 	t.Parallel()
 	s := &portSection{5010}
-	r := reload.New(config.Default(), discard)
+	r := config.NewReloader(config.Default(), discard)
 	r.Register(s.section())
-	r.Register(reload.Section{Prepare: func(*config.Config, reload.Request) (reload.Change, error) { return reload.Change{}, errors.New("no") }})
+	r.Register(config.Section{Prepare: func(*config.Config, config.ReloadRequest) (config.SectionChange, error) {
+		return config.SectionChange{}, errors.New("no")
+	}})
 	r.SetSource(func() (config.Config, []string, error) {
 		c := config.Default()
 		c.Server.Port = 6000
 		return c, nil, nil
 	})
-	if _, err := r.Reload(reload.Request{}); err == nil || s.port != 5010 {
+	if _, err := r.Reload(config.ReloadRequest{}); err == nil || s.port != 5010 {
 		t.Errorf("port %d, %v", s.port, err)
 	}
 }

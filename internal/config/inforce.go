@@ -1,15 +1,13 @@
-package reload
+package config
 
 import (
 	"slices"
 	"time"
-
-	"github.com/lingua-scheduler/lingua/internal/config"
 )
 
 // InForce is the configuration that is in force. It does not change: a reload replaces it.
 type InForce struct {
-	Config config.Config
+	Config Config
 	File   string    // that it was loaded from; empty: none
 	Loaded time.Time // for the last time
 	// NeedsRestart are the keys that differ in what was loaded last, and that only a restart puts in force.

@@ -1,6 +1,4 @@
-// Package reload reads the configuration of a running scheduler again and puts in force what can change without a restart. Each part
-// that can registers a section; everything else that has changed is reported as waiting for a restart.
-package reload
+package config
 
 import (
 	"errors"
@@ -9,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/lingua-scheduler/lingua/internal/config"
 )
 
 // Section is a part of the configuration that can change while the scheduler runs.
@@ -20,24 +16,24 @@ type Section struct {
 	// Prepare checks a configuration and returns the change that it means. It is called at every reload, also when no key has changed:
 	// the content of a file that a key names may have. It must not change anything itself. An error is one of the configuration, unless it
 	// is an UnavailableError.
-	Prepare func(next *config.Config, r Request) (Change, error)
+	Prepare func(next *Config, r ReloadRequest) (SectionChange, error)
 }
 
-// Request says what a reload does beside putting what has changed in force.
-type Request struct {
+// ReloadRequest says what a reload does beside putting what has changed in force.
+type ReloadRequest struct {
 	// PublishPools publishes the pools of the configuration to all instances also if they have not changed since it was loaded.
 	PublishPools bool
 }
 
-// Change is what a section would change.
-type Change struct {
+// SectionChange is what a section would change.
+type SectionChange struct {
 	Changed  []string // a description of each change, for people; without secrets
 	Warnings []string
 	Apply    func() // puts it in force; nil: there is nothing to do. It cannot fail.
 }
 
-// Result is what a reload did.
-type Result struct {
+// ReloadResult is what a reload did.
+type ReloadResult struct {
 	Changed      []string // what is in force from now on
 	NeedsRestart []string // keys that differ from those of the start, and that only a restart puts in force
 	Warnings     []string
@@ -63,11 +59,11 @@ func (e *UnavailableError) Error() string { return e.Err.Error() }
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // Source loads and validates the configuration, with warnings.
-type Source func() (config.Config, []string, error)
+type Source func() (Config, []string, error)
 
 // Reloader reloads the configuration.
 type Reloader struct {
-	start config.Config // with which the scheduler was started
+	start Config // with which the scheduler was started
 	log   *slog.Logger
 	// inForce is read without mu, which a reload holds while it waits for the store.
 	inForce atomic.Pointer[InForce]
@@ -77,8 +73,8 @@ type Reloader struct {
 	sections []Section
 }
 
-// New makes a reloader for a scheduler that was started with a configuration.
-func New(start config.Config, log *slog.Logger) *Reloader {
+// NewReloader makes a reloader for a scheduler that was started with a configuration.
+func NewReloader(start Config, log *slog.Logger) *Reloader {
 	r := &Reloader{start: start, log: log}
 	r.inForce.Store(&InForce{Config: start, Loaded: time.Now()})
 	return r
@@ -100,13 +96,13 @@ func (r *Reloader) Register(s Section) {
 }
 
 // Reload loads the configuration and puts it in force: all sections, or none if one of them refuses it. It logs what it did.
-func (r *Reloader) Reload(request Request) (Result, error) {
+func (r *Reloader) Reload(request ReloadRequest) (ReloadResult, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	result, err := r.reload(request)
 	if err != nil {
 		r.log.Error("the configuration was not reloaded; everything is as it was", "error", err)
-		return Result{}, err
+		return ReloadResult{}, err
 	}
 	for _, w := range result.Warnings {
 		r.log.Warn("the configuration has a warning", "warning", w)
@@ -115,15 +111,15 @@ func (r *Reloader) Reload(request Request) (Result, error) {
 	return result, nil
 }
 
-func (r *Reloader) reload(request Request) (Result, error) {
+func (r *Reloader) reload(request ReloadRequest) (ReloadResult, error) {
 	if r.source == nil {
-		return Result{}, ErrNoSource
+		return ReloadResult{}, ErrNoSource
 	}
 	next, warnings, err := r.source()
 	if err != nil {
-		return Result{}, &InvalidError{err}
+		return ReloadResult{}, &InvalidError{err}
 	}
-	result := Result{Changed: []string{}, NeedsRestart: []string{}, Warnings: warnings}
+	result := ReloadResult{Changed: []string{}, NeedsRestart: []string{}, Warnings: warnings}
 	var applied []func()
 	var problems, unavailable []error
 	covered := make(map[string]bool)
@@ -147,17 +143,17 @@ func (r *Reloader) reload(request Request) (Result, error) {
 		}
 	}
 	if problems != nil {
-		return Result{}, &InvalidError{errors.Join(problems...)}
+		return ReloadResult{}, &InvalidError{errors.Join(problems...)}
 	}
 	if unavailable != nil {
-		return Result{}, errors.Join(unavailable...)
+		return ReloadResult{}, errors.Join(unavailable...)
 	}
 	for _, apply := range applied {
 		apply()
 	}
-	result.NeedsRestart = append(result.NeedsRestart, slices.DeleteFunc(config.Differences(&r.start, &next), func(key string) bool { return covered[key] })...)
+	result.NeedsRestart = append(result.NeedsRestart, slices.DeleteFunc(Differences(&r.start, &next), func(key string) bool { return covered[key] })...)
 	r.update(func(f *InForce) {
-		config.Overwrite(&f.Config, &next, func(key string) bool { return covered[key] })
+		Overwrite(&f.Config, &next, func(key string) bool { return covered[key] })
 		f.Loaded, f.NeedsRestart = time.Now(), result.NeedsRestart
 	})
 	return result, nil
