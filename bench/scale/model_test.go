@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // session is somebody who speaks from time to time.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/bench/inprocess"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 

@@ -8,9 +8,9 @@ import (
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pick"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // class is what waiting utterances require of a node.

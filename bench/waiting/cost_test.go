@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/bench/stats"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // freeNode is a node with slots that may be free.

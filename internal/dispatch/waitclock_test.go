@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // otherClock is a store whose clock for waiting requests is ahead of that of the memory store, by a time that can change.

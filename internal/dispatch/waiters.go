@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // waiter is a request of this instance that waits in a queue for a slot.

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 const (

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/peeraddr"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -39,7 +39,7 @@ func sourceOf(e *store.AuditEntry) denialSource {
 	if err != nil {
 		return denialSource{}
 	}
-	return denialSource{address: peeraddr.Counted(addr)}
+	return denialSource{address: socket.CountedAddr(addr)}
 }
 
 // denialLimiter limits the recorded denials and failures of each source.

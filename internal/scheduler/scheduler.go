@@ -16,7 +16,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
-	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -65,7 +64,7 @@ type Scheduler struct {
 	nodeConns  *nodeconn.Conns
 	nodeServer *nodeconn.Server
 	receiver   *bus.Receiver
-	caller     *callback.Caller
+	caller     *nodeconn.Callbacks
 	followers
 	recorders
 
@@ -142,7 +141,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	}
 	picker := pick.New(s.Fleet, pickPolicy(c), nil)
 
-	s.caller = callback.New(callback.Config{Allowed: prefixes, Secret: []byte(cfg.Callback.Secret)})
+	s.caller = nodeconn.NewCallbacks(nodeconn.CallbackConfig{Allowed: prefixes, Secret: []byte(cfg.Callback.Secret)})
 	if transport == nil {
 		transport = s.caller
 	}

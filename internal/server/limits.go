@@ -10,8 +10,8 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -96,7 +96,7 @@ func (l *addressLimit) connState(c net.Conn, state http.ConnState) {
 }
 
 func (l *addressLimit) admit(c net.Conn) (netip.Addr, bool) {
-	addr := peeraddr.Of(c.RemoteAddr().String())
+	addr := socket.PeerAddr(c.RemoteAddr().String())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.open[addr] >= l.max {

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/window"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -88,7 +88,7 @@ func (h *loginHandlers) login(w http.ResponseWriter, r *http.Request) {
 	}
 	login, reason := h.auth.NewLogin(strings.TrimSpace(in.Key), h.ttl)
 	if reason != "" {
-		c.fail(h.refusal(peeraddr.Of(r.RemoteAddr), reason))
+		c.fail(h.refusal(socket.PeerAddr(r.RemoteAddr), reason))
 		writeWireError(w, c.failure)
 		return
 	}

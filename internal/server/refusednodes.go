@@ -13,8 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -56,7 +56,7 @@ func (r *refusedNodes) record(remote, node string, e *wire.Error) {
 	if e.Code == wire.SchedulerDependencyDown {
 		return // it says nothing about the node
 	}
-	address := peeraddr.Of(remote).String()
+	address := socket.PeerAddr(remote).String()
 	if !core.ValidID(node) {
 		node = ""
 	}

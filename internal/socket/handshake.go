@@ -15,7 +15,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/peeraddr"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -46,7 +45,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, c *Conn) (*Conn, er
 	if status, e := h.checkHandshake(w, r); e != nil {
 		return nil, writeRefusal(w, status, e)
 	}
-	c.hub, c.remoteAddr, c.addr, c.done, c.users = h, r.RemoteAddr, peeraddr.Of(r.RemoteAddr), make(chan struct{}), 1
+	c.hub, c.remoteAddr, c.addr, c.done, c.users = h, r.RemoteAddr, PeerAddr(r.RemoteAddr), make(chan struct{}), 1
 	if status, e := h.admit(c.addr, c.counted); e != nil {
 		return nil, writeRefusal(w, status, e)
 	}

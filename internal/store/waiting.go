@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // Waiting holds the requests that wait for a slot, in a queue for each pool, which package fairqueue describes. Every method that changes a

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // RepeatingStore repeats every write, as a caller does that lost the first reply. A store that passes the suite through it is

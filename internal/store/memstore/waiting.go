@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // queues holds the requests that wait for a slot, by pool.

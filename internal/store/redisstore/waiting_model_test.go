@@ -17,7 +17,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )

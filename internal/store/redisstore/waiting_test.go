@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fairqueue"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )

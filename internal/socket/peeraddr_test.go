@@ -1,9 +1,9 @@
-package peeraddr_test
+package socket_test
 
 import (
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/peeraddr"
+	"github.com/lingua-scheduler/lingua/internal/socket"
 )
 
 func TestCountedAddress(t *testing.T) {
@@ -20,7 +20,7 @@ func TestCountedAddress(t *testing.T) {
 		"":                             "invalid IP",
 		"/run/lingua.sock:0:something": "invalid IP",
 	} {
-		if got := peeraddr.Of(remote).String(); got != want {
+		if got := socket.PeerAddr(remote).String(); got != want {
 			t.Errorf("%s counts as %s, want %s", remote, got, want)
 		}
 	}

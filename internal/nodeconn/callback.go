@@ -1,6 +1,4 @@
-// Package callback delivers jobs to HTTP nodes: a signed POST to the callback_url of the node. The allowed networks are
-// configured, and checked on the address that is dialled, so that a DNS name cannot lead the scheduler into another network.
-package callback
+package nodeconn
 
 import (
 	"bytes"
@@ -26,21 +24,21 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Config configures the requests to nodes.
-type Config struct {
+// CallbackConfig configures the requests to nodes.
+type CallbackConfig struct {
 	Allowed []netip.Prefix // networks in which nodes may be
 	Secret  []byte         // signs requests; empty: not signed
 	// Resolver resolves the names of nodes; nil: the system's.
 	Resolver *net.Resolver
 }
 
-// Caller is a dispatch.Transport over HTTP.
-type Caller struct {
-	cfg    Config
+// Callbacks is a dispatch.Transport over HTTP.
+type Callbacks struct {
+	cfg    CallbackConfig
 	client *http.Client
 }
 
-var _ dispatch.Transport = (*Caller)(nil)
+var _ dispatch.Transport = (*Callbacks)(nil)
 
 // errForbidden is the error of an address outside the allowed networks.
 var errForbidden = errors.New("this address is not among the allowed callback targets")
@@ -48,9 +46,9 @@ var errForbidden = errors.New("this address is not among the allowed callback ta
 // maxResponse bounds how much of a response is read.
 const maxResponse = 4 << 10
 
-// New makes a Caller.
-func New(cfg Config) *Caller {
-	c := &Caller{cfg: cfg}
+// NewCallbacks makes a Caller.
+func NewCallbacks(cfg CallbackConfig) *Callbacks {
+	c := &Callbacks{cfg: cfg}
 	dialer := &net.Dialer{Timeout: 2 * time.Second, KeepAlive: 30 * time.Second, Control: c.checkDial, Resolver: cfg.Resolver}
 	c.client = &http.Client{
 		Transport: &http.Transport{
@@ -66,10 +64,10 @@ func New(cfg Config) *Caller {
 }
 
 // Close closes idle connections.
-func (c *Caller) Close() { c.client.CloseIdleConnections() }
+func (c *Callbacks) Close() { c.client.CloseIdleConnections() }
 
 // checkDial refuses to dial an address that is not allowed, whatever name resolved to it.
-func (c *Caller) checkDial(_, address string, _ syscall.RawConn) error {
+func (c *Callbacks) checkDial(_, address string, _ syscall.RawConn) error {
 	ap, err := netip.ParseAddrPort(address)
 	if err != nil || !c.allows(ap.Addr()) {
 		return errForbidden
@@ -77,7 +75,7 @@ func (c *Caller) checkDial(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-func (c *Caller) allows(a netip.Addr) bool {
+func (c *Callbacks) allows(a netip.Addr) bool {
 	a = a.Unmap()
 	for _, p := range c.cfg.Allowed {
 		if p.Contains(a) {
@@ -89,7 +87,7 @@ func (c *Caller) allows(a netip.Addr) bool {
 
 // Check returns why a callback URL may not be used, in a sentence for the author of the URL. A DNS name is checked again each
 // time it is dialled.
-func (c *Caller) Check(address string) error {
+func (c *Callbacks) Check(address string) error {
 	u, err := url.Parse(address)
 	switch {
 	case err != nil || u.Hostname() == "":
@@ -113,7 +111,7 @@ func (c *Caller) Check(address string) error {
 }
 
 // Deliver implements dispatch.Transport.
-func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
+func (c *Callbacks) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
 	if err := c.Check(to.Callback); err != nil {
 		return fmt.Errorf("%w: its callback_url %w", dispatch.ErrRefused, err)
 	}
@@ -143,7 +141,7 @@ func (c *Caller) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment)
 }
 
 // send sends a request and classifies the outcome. After one send that was not answered, no refusal is certain: it may have arrived.
-func (c *Caller) send(req *http.Request) error {
+func (c *Callbacks) send(req *http.Request) error {
 	req, sends := repeatable(req)
 	resp, err := c.client.Do(req)
 	if err != nil {
@@ -209,7 +207,7 @@ func classifyResponse(status int, response []byte) error {
 }
 
 // Cancel implements dispatch.Transport. An HTTP node gets the cancel in the response to its next heartbeat.
-func (c *Caller) Cancel(context.Context, core.NodeID, core.JobID, int) {}
+func (c *Callbacks) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
 // Sign returns the value of the signature header.
 func Sign(secret []byte, at time.Time, body []byte) string {

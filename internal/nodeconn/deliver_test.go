@@ -1,4 +1,4 @@
-package callback_test
+package nodeconn_test
 
 import (
 	"context"
@@ -18,9 +18,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -46,18 +46,18 @@ func outcomeOf(err error) outcome {
 	return unknown
 }
 
-func newCaller(t *testing.T, cfg callback.Config) *callback.Caller {
+func newCaller(t *testing.T, cfg nodeconn.CallbackConfig) *nodeconn.Callbacks {
 	if cfg.Allowed == nil {
 		cfg.Allowed = loopback
 	}
-	c := callback.New(cfg)
+	c := nodeconn.NewCallbacks(cfg)
 	t.Cleanup(c.Close)
 	return c
 }
 
 var job = &wire.Assignment{JobID: "job-1", AttemptID: 1, NodeID: "n1", SessionID: "s", SrcLang: "en", TgtLang: "zh"}
 
-func deliver(t *testing.T, c *callback.Caller, url string) error {
+func deliver(t *testing.T, c *nodeconn.Callbacks, url string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -92,7 +92,7 @@ func TestOutcomeByResponse(t *testing.T) {
 			w.WriteHeader(c.status)
 			_, _ = io.WriteString(w, c.body)
 		}))
-		err := deliver(t, newCaller(t, callback.Config{}), srv.URL)
+		err := deliver(t, newCaller(t, nodeconn.CallbackConfig{}), srv.URL)
 		srv.Close()
 		if got := outcomeOf(err); got != c.want {
 			t.Errorf("%d %.40q: want %s, got %s (%v)", c.status, c.body, c.want, got, err)
@@ -104,7 +104,7 @@ func TestOutcomeByResponse(t *testing.T) {
 func TestRefusedConnection(t *testing.T) {
 	t.Parallel()
 	const closed = "http://127.0.0.1:1" // where nothing listens
-	if err := deliver(t, newCaller(t, callback.Config{}), closed); outcomeOf(err) != refused {
+	if err := deliver(t, newCaller(t, nodeconn.CallbackConfig{}), closed); outcomeOf(err) != refused {
 		t.Errorf("want refused, got %v", err)
 	}
 }
@@ -112,7 +112,7 @@ func TestRefusedConnection(t *testing.T) {
 // TestUnknownName checks that a name that cannot be resolved counts as not delivered. Names under .invalid never exist.
 func TestUnknownName(t *testing.T) {
 	t.Parallel()
-	if err := deliver(t, newCaller(t, callback.Config{}), "http://node.invalid/jobs"); outcomeOf(err) != refused {
+	if err := deliver(t, newCaller(t, nodeconn.CallbackConfig{}), "http://node.invalid/jobs"); outcomeOf(err) != refused {
 		t.Errorf("want refused, got %v", err)
 	}
 }
@@ -122,7 +122,7 @@ func TestUnknownName(t *testing.T) {
 func TestInvalidURL(t *testing.T) {
 	t.Parallel()
 	for _, url := range []string{"", "http://[::1", "http://127.0.0.1:99999/"} {
-		if err := deliver(t, newCaller(t, callback.Config{}), url); outcomeOf(err) != refused {
+		if err := deliver(t, newCaller(t, nodeconn.CallbackConfig{}), url); outcomeOf(err) != refused {
 			t.Errorf("%q: want refused, got %s: %v", url, outcomeOf(err), err)
 		}
 	}
@@ -144,7 +144,7 @@ func TestTimeout(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	err := newCaller(t, callback.Config{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job)
+	err := newCaller(t, nodeconn.CallbackConfig{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job)
 	if outcomeOf(err) != unknown {
 		t.Errorf("want unknown, got %v", err)
 	}
@@ -157,7 +157,7 @@ func TestNoRequestAfterTheDeadline(t *testing.T) {
 	defer cancel()
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }))
 	t.Cleanup(srv.Close)
-	if err := newCaller(t, callback.Config{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job); outcomeOf(err) != refused {
+	if err := newCaller(t, nodeconn.CallbackConfig{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job); outcomeOf(err) != refused {
 		t.Errorf("want refused, for nothing was sent, got %v", err)
 	}
 }
@@ -167,7 +167,7 @@ func TestCutConnection(t *testing.T) {
 	t.Parallel()
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
 	t.Cleanup(srv.Close)
-	if err := deliver(t, newCaller(t, callback.Config{}), srv.URL); outcomeOf(err) != unknown {
+	if err := deliver(t, newCaller(t, nodeconn.CallbackConfig{}), srv.URL); outcomeOf(err) != unknown {
 		t.Errorf("want unknown, got %v", err)
 	}
 }
@@ -208,7 +208,7 @@ func TestClosedKeptConnection(t *testing.T) {
 			}
 		})
 		srv.Start()
-		caller := newCaller(t, callback.Config{})
+		caller := newCaller(t, nodeconn.CallbackConfig{})
 		if err := deliver(t, caller, srv.URL); err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +231,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	t.Cleanup(elsewhere.Close)
 	for _, status := range []int{301, 302, 303, 307, 308} {
 		srv := httptest.NewServer(http.RedirectHandler(elsewhere.URL, status))
-		err := deliver(t, newCaller(t, callback.Config{}), srv.URL)
+		err := deliver(t, newCaller(t, nodeconn.CallbackConfig{}), srv.URL)
 		srv.Close()
 		if outcomeOf(err) != refused || redirected.Load() {
 			t.Errorf("%d: want refused and no request, got %v, request %t", status, err, redirected.Load())
@@ -256,7 +256,7 @@ func TestNameResolvesToForbiddenAddress(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	url := "http://localhost:" + port + "/jobs?key=hidden"
 
-	elsewhere := newCaller(t, callback.Config{Allowed: prefixes("10.0.0.0/8")})
+	elsewhere := newCaller(t, nodeconn.CallbackConfig{Allowed: prefixes("10.0.0.0/8")})
 	if err := elsewhere.Check(url); err != nil {
 		t.Fatalf("a name cannot be checked before it is dialled: %v", err)
 	}
@@ -267,7 +267,7 @@ func TestNameResolvesToForbiddenAddress(t *testing.T) {
 	if err != nil && strings.Contains(err.Error(), "hidden") {
 		t.Errorf("the error contains the query: %v", err)
 	}
-	if err := deliver(t, newCaller(t, callback.Config{}), url); err != nil || !called.Load() {
+	if err := deliver(t, newCaller(t, nodeconn.CallbackConfig{}), url); err != nil || !called.Load() {
 		t.Errorf("the same name where it is allowed: %v", err)
 	}
 }
@@ -280,7 +280,7 @@ func TestErrorsHideTheQuery(t *testing.T) {
 	for _, base := range []string{
 		cut.URL, "http://127.0.0.1:1/", "http://node.invalid/", "http://192.0.2.1/", "nothing://127.0.0.1/", "http://127.0.0.1:99999/", "http://[::1", "http://exa mple/",
 	} {
-		err := deliver(t, newCaller(t, callback.Config{}), base+"?key=hidden")
+		err := deliver(t, newCaller(t, nodeconn.CallbackConfig{}), base+"?key=hidden")
 		if err == nil || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("%s: %v", base, err)
 		}
@@ -301,7 +301,7 @@ func TestRequest(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	for _, secret := range []string{"", "top secret"} {
-		if err := deliver(t, newCaller(t, callback.Config{Secret: []byte(secret)}), srv.URL+"/jobs?key=1"); err != nil {
+		if err := deliver(t, newCaller(t, nodeconn.CallbackConfig{Secret: []byte(secret)}), srv.URL+"/jobs?key=1"); err != nil {
 			t.Fatal(err)
 		}
 		got := <-calls
@@ -336,7 +336,7 @@ func TestNodeSignature(t *testing.T) {
 	t.Cleanup(srv.Close)
 	const token = "the-node-token-of-n1"
 	n := &core.Node{ID: "n1", Callback: srv.URL, SecretHash: core.HashSecret(token)}
-	if err := newCaller(t, callback.Config{}).Deliver(t.Context(), n, job); err != nil {
+	if err := newCaller(t, nodeconn.CallbackConfig{}).Deliver(t.Context(), n, job); err != nil {
 		t.Fatal(err)
 	}
 	got := <-calls

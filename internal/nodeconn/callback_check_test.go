@@ -1,11 +1,11 @@
-package callback_test
+package nodeconn_test
 
 import (
 	"net/netip"
 	"strings"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/callback"
+	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 )
 
 func prefixes(list ...string) []netip.Prefix {
@@ -76,7 +76,7 @@ func TestCheckCallbackURL(t *testing.T) {
 		"http://169.254.169.254/latest": forbidden,
 		"http://128.0.0.1/":             forbidden,
 	} {
-		caller := callback.New(callback.Config{Allowed: loopback})
+		caller := nodeconn.NewCallbacks(nodeconn.CallbackConfig{Allowed: loopback})
 		switch err := caller.Check(address); {
 		case want == allowed && err != nil:
 			t.Errorf("%q: want it allowed, got %q", address, err)
@@ -93,13 +93,13 @@ func TestCheckCallbackURL(t *testing.T) {
 // TestAllowedTargets checks the configured networks.
 func TestAllowedTargets(t *testing.T) {
 	t.Parallel()
-	caller := callback.New(callback.Config{Allowed: prefixes("10.0.0.0/8")})
+	caller := nodeconn.NewCallbacks(nodeconn.CallbackConfig{Allowed: prefixes("10.0.0.0/8")})
 	for address, ok := range map[string]bool{"http://10.1.2.3/": true, "http://11.0.0.1/": false, "http://127.0.0.1/": false, "http://[::ffff:10.0.0.1]/": true} {
 		if err := caller.Check(address); (err == nil) != ok {
 			t.Errorf("%s: allowed should be %t, got %v", address, ok, err)
 		}
 	}
-	if err := callback.New(callback.Config{}).Check("http://127.0.0.1/"); err == nil {
+	if err := nodeconn.NewCallbacks(nodeconn.CallbackConfig{}).Check("http://127.0.0.1/"); err == nil {
 		t.Error("no network is allowed, but an address was")
 	}
 }

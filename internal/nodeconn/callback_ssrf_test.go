@@ -1,4 +1,4 @@
-package callback_test
+package nodeconn_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/callback"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 )
 
 // countingService listens on an address that nodes may not use, and counts connections.
@@ -104,7 +104,7 @@ func TestRebindingResolver(t *testing.T) {
 	allowed, forbidden := netip.MustParseAddr("127.0.0.2"), netip.MustParseAddr("127.0.0.1")
 	answers := [][]netip.Addr{{allowed}, {forbidden}, {allowed, forbidden}, {forbidden, allowed}}
 	var asked atomic.Int64
-	c := newCaller(t, callback.Config{
+	c := newCaller(t, nodeconn.CallbackConfig{
 		Allowed:  []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")},
 		Resolver: startResolver(t, func() []netip.Addr { return answers[int(asked.Add(1))%len(answers)] }),
 	})
@@ -139,7 +139,7 @@ func TestForbiddenTargets(t *testing.T) {
 	redirect.Listener = l
 	redirect.Start()
 	t.Cleanup(redirect.Close)
-	c := newCaller(t, callback.Config{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
+	c := newCaller(t, nodeconn.CallbackConfig{Allowed: []netip.Prefix{netip.MustParsePrefix("127.0.0.2/32")}})
 	hosts := []string{
 		"127.0.0.1", "127.1", "127.0.1", "0", "0.0.0.0", "2130706433", "0x7f000001", "0x7f.0.0.1", "0177.0.0.1", "017700000001", "127.0.0.1.",
 		"127.000.000.001", "localhost", "localhost.", "LOCALHOST", "[::1]", "[::]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:ffff:127.0.0.1]",
