@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/child"
 )
 
@@ -146,10 +146,10 @@ func liveQueries(t *testing.T) []liveQuery {
 func TestDashboardsShowALiveCluster(t *testing.T) {
 	t.Parallel()
 	s := newComposeStack(t)
-	hub := httptest.NewServer(modelhub.NewStandIn("", modelhub.DemoServices()...))
+	hub := httptest.NewServer(lab.NewModelHub("", lab.DemoServices()...))
 	t.Cleanup(hub.Close)
 	binary, redis := built(t), s.startRedis()
-	settings := append(slices.Clone(liveSettings), "LINGUA_SCHEDULER_MODEL_HUB_URL="+hub.URL+modelhub.ServicesPath)
+	settings := append(slices.Clone(liveSettings), "LINGUA_SCHEDULER_MODEL_HUB_URL="+hub.URL+lab.ServicesPath)
 	s.startInstances(binary, redis, settings...)
 	p := startPrometheus(s)
 

@@ -12,9 +12,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -35,8 +34,8 @@ var liveSettings = []string{
 // run produces the load until the context ends.
 func (l *liveLoad) run(ctx context.Context) {
 	var all sync.WaitGroup
-	worker := func(id string) *sim.Worker {
-		w := &sim.Worker{JobDuration: sim.LogNormal(50*time.Millisecond, 0.3)}
+	worker := func(id string) *lab.Worker {
+		w := &lab.Worker{JobDuration: lab.LogNormal(50*time.Millisecond, 0.3)}
 		switch id {
 		case "sim-fails":
 			w.Fail = 0.5
@@ -70,10 +69,10 @@ func (l *liveLoad) run(ctx context.Context) {
 }
 
 // runNode connects a node. sim-lacks reports a service as missing every other time.
-func (l *liveLoad) runNode(ctx context.Context, url, id string, slots int, langs []string, w *sim.Worker) {
+func (l *liveLoad) runNode(ctx context.Context, url, id string, slots int, langs []string, w *lab.Worker) {
 	_, token, _ := strings.Cut(strings.TrimSpace(text(l.t, filepath.Join(l.keys, "node.env"))), "=")
 	var services []wire.Service
-	for _, s := range modelhub.DemoServices() {
+	for _, s := range lab.DemoServices() {
 		services = append(services, wire.Service{ServiceID: s.ServiceID, Version: s.Versions[0], Type: s.Type, Status: "ready"})
 	}
 	services = append(services, wire.Service{ServiceID: "extra", Version: "1", Type: "extra", Status: "ready"}) // no job needs it
@@ -116,7 +115,7 @@ func (l *liveLoad) runSession(ctx context.Context, url string) error {
 		if err := s.Begin(wire.UtteranceStart{SrcLang: []string{"en", "de"}[i%2]}); err != nil {
 			return err
 		}
-		if _, err := s.Write(sim.Tone(100 * time.Millisecond)); err != nil {
+		if _, err := s.Write(lab.Tone(100 * time.Millisecond)); err != nil {
 			return err
 		}
 		if err := s.Commit(); err != nil {

@@ -12,7 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/loadtest"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )
@@ -64,7 +64,7 @@ func TestMetricsAgree(t *testing.T) {
 			}
 			instance := startScheduler(t, binary)
 			var before, after string
-			var report *loadtest.Report
+			var report *lab.Report
 			var served histogram
 			fit := false
 			for run := 1; !fit && (run == 1 || *within > 0 && run <= maxRuns); run++ {
@@ -107,14 +107,14 @@ func startScheduler(t *testing.T, binary string) *clustertest.Instance {
 
 // runBench runs `lingua bench` without a warm-up, so that both sides measure the same requests, and returns its report. An
 // exit code for an invalid run is not an error here.
-func runBench(t *testing.T, binary string, args ...string) *loadtest.Report {
+func runBench(t *testing.T, binary string, args ...string) *lab.Report {
 	t.Helper()
 	args = append([]string{"bench", "--json", "-", "--warmup", "0s", "--rate", fmt.Sprint(*rate), "--duration", during.String()}, args...)
 	cmd := exec.CommandContext(t.Context(), binary, args...)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	out, err := cmd.Output()
-	report := new(loadtest.Report)
+	report := new(lab.Report)
 	if json.Unmarshal(out, report) != nil || report.Latency.Whole == nil {
 		t.Fatalf("lingua %s: %v\n%s\n%s", strings.Join(args, " "), err, out, errs.String())
 	}
@@ -146,7 +146,7 @@ func difference(t *testing.T, before, after, metric, labels string) histogram {
 
 // compare compares a latency of a report with the scheduler's histogram and returns a table. If it is judged, a difference
 // above -within fails the test.
-func compare(t *testing.T, measured *loadtest.Latency, served histogram, judged bool) string {
+func compare(t *testing.T, measured *lab.Latency, served histogram, judged bool) string {
 	t.Helper()
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)

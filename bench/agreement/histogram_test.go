@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/loadtest"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 )
 
 // histogram is a histogram of the scheduler's metrics: of the observations between two scrapes.
@@ -76,7 +76,7 @@ func (h histogram) quantile(q float64) (low, high, interpolated float64) {
 
 // quantileOf returns a quantile of a latency of a report in seconds, by linear interpolation in its buckets, none of which is
 // wider than 1 %.
-func quantileOf(l *loadtest.Latency, q float64) float64 {
+func quantileOf(l *lab.Latency, q float64) float64 {
 	rank, below := q*float64(l.Count), 0.0
 	for _, b := range l.Histogram {
 		n := float64(b.Count)
@@ -125,7 +125,7 @@ d_seconds_count{outcome="result"} 8
 
 func TestQuantileOfReport(t *testing.T) {
 	t.Parallel()
-	l := &loadtest.Latency{Count: 4, MaxMS: 300, Histogram: []loadtest.Bucket{{FromMS: 100, ToMS: 101, Count: 2}, {FromMS: 200, ToMS: 202, Count: 2}}}
+	l := &lab.Latency{Count: 4, MaxMS: 300, Histogram: []lab.Bucket{{FromMS: 100, ToMS: 101, Count: 2}, {FromMS: 200, ToMS: 202, Count: 2}}}
 	for q, want := range map[float64]float64{0.25: 0.1005, 0.5: 0.101, 0.75: 0.201, 1: 0.202} {
 		if got := quantileOf(l, q); math.Abs(got-want) > 1e-9 {
 			t.Errorf("quantile %v is %v, want %v", q, got, want)

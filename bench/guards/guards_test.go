@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
@@ -23,11 +24,11 @@ import (
 
 // TestBesideModelHubFaults measures dispatch while the ModelHub is down, hangs and answers rubbish.
 func TestBesideModelHubFaults(t *testing.T) {
-	services := make([]modelhub.Service, 1000)
+	services := make([]modelhub.HubService, 1000)
 	for i := range services {
-		services[i] = modelhub.Service{ServiceID: fmt.Sprintf("service-%04d", i), Name: "a service", Type: "nmt", Versions: []string{"2.0", "1.0"}}
+		services[i] = modelhub.HubService{ServiceID: fmt.Sprintf("service-%04d", i), Name: "a service", Type: "nmt", Versions: []string{"2.0", "1.0"}}
 	}
-	hub := modelhub.NewStandIn("", services...)
+	hub := lab.NewModelHub("", services...)
 	var down atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if down.Load() {
@@ -36,16 +37,16 @@ func TestBesideModelHubFaults(t *testing.T) {
 		hub.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
-		hub.SetFault(modelhub.FaultNone) // for requests that hang
+		hub.SetFault(lab.FaultNone) // for requests that hang
 		server.Close()
 	})
 	s, _ := serve(t, func(c *config.Config) {
-		c.Scheduler.ModelHub.URL, c.Scheduler.ModelHub.RefreshSeconds, c.Scheduler.ModelHub.TimeoutMS = server.URL+modelhub.ServicesPath, 1, 500
+		c.Scheduler.ModelHub.URL, c.Scheduler.ModelHub.RefreshSeconds, c.Scheduler.ModelHub.TimeoutMS = server.URL+lab.ServicesPath, 1, 500
 	})
-	fault := func(name string, f modelhub.Fault) condition {
+	fault := func(name string, f lab.Fault) condition {
 		return condition{name, func() func() {
 			hub.SetFault(f)
-			return func() { hub.SetFault(modelhub.FaultNone) }
+			return func() { hub.SetFault(lab.FaultNone) }
 		}}
 	}
 	r := measure(t, s, condition{name: "calm"},
@@ -53,7 +54,7 @@ func TestBesideModelHubFaults(t *testing.T) {
 			down.Store(true)
 			return func() { down.Store(false) }
 		}},
-		fault("ModelHub hanging", modelhub.FaultHang), fault("ModelHub answering rubbish", modelhub.FaultRubbish))
+		fault("ModelHub hanging", lab.FaultHang), fault("ModelHub answering rubbish", lab.FaultRubbish))
 	lists, _ := hub.Requests("")
 	t.Logf("the ModelHub got %d requests while it was up", lists)
 	for _, beside := range r[1:] {

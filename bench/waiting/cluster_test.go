@@ -17,7 +17,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -110,14 +110,14 @@ func (c *cluster) startNodes(count int, takes time.Duration) {
 	})
 	quiet := slog.New(slog.DiscardHandler)
 	for n := range count {
-		node := &sim.SocketNode{
-			ID: fmt.Sprintf("node-%d", n), Langs: []string{"en", "es"}, Slots: 4, Worker: &sim.Worker{JobDuration: func() time.Duration { return takes/2 + rand.N(takes) }},
+		node := &lab.SocketNode{
+			ID: fmt.Sprintf("node-%d", n), Langs: []string{"en", "es"}, Slots: 4, Worker: &lab.Worker{JobDuration: func() time.Duration { return takes/2 + rand.N(takes) }},
 		}
 		running.Go(func() { _ = node.Run(ctx, c.instances[n%len(c.instances)].URL(), quiet) }) // the error is that of the cancelled context
 	}
 	for _, i := range c.instances {
-		api := sim.NewAPI(i.URL())
-		err := sim.WaitNodes(c.t.Context(), api, count)
+		api := lab.NewAPI(i.URL())
+		err := lab.WaitNodes(c.t.Context(), api, count)
 		api.Close()
 		if err != nil {
 			c.t.Fatal(err)
@@ -134,7 +134,7 @@ type result struct {
 
 // dispatch sends a request of a tenant to an instance and waits for its answer.
 func (c *cluster) dispatch(ctx context.Context, instance int, tenant string, wait time.Duration) (result, error) {
-	api := &sim.API{URL: c.instances[instance].URL(), HTTP: c.http}
+	api := &lab.API{URL: c.instances[instance].URL(), HTTP: c.http}
 	ms := wait.Milliseconds()
 	began := time.Now()
 	var placed wire.DispatchResponse

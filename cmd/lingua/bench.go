@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/loadtest"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 )
 
 type benchCmd struct {
@@ -128,16 +128,16 @@ func (c *benchCmd) Validate() error {
 const maxBenchName = 64
 
 // config returns the configuration of the run, without the addresses.
-func (c *benchCmd) config() (loadtest.Config, error) {
-	cfg := loadtest.Config{
+func (c *benchCmd) config() (lab.LoadConfig, error) {
+	cfg := lab.LoadConfig{
 		Token: c.Token, NodeToken: c.NodeToken, Name: c.Name,
-		Mode: loadtest.Mode(c.Mode), Rate: c.Rate, Even: c.Arrivals == "even", Warmup: c.Warmup, Duration: c.Duration,
+		Mode: lab.Mode(c.Mode), Rate: c.Rate, Even: c.Arrivals == "even", Warmup: c.Warmup, Duration: c.Duration,
 		Sessions: c.Sessions, Speech: c.Speech, Timeout: c.Timeout, Poll: c.Poll, MaxLag: c.MaxLag,
 		Nodes: c.Nodes, Slots: c.Slots, Work: c.Work, WorkSpread: c.WorkSpread, RealLanguages: c.RealLanguages,
 		Version: version(),
 	}
 	for _, text := range c.Langs {
-		pair, err := loadtest.ParsePair(text)
+		pair, err := lab.ParsePair(text)
 		if err != nil {
 			return cfg, fmt.Errorf("--langs: %w", err)
 		}
@@ -147,7 +147,7 @@ func (c *benchCmd) config() (loadtest.Config, error) {
 	case len(cfg.Pairs) == 0 && c.Nodes == 0:
 		return cfg, errors.New("--langs: is required with --nodes 0; lingua directions lists those of the fleet")
 	case len(cfg.Pairs) == 0:
-		cfg.Pairs = []loadtest.Pair{loadtest.PrivatePair}
+		cfg.Pairs = []lab.Pair{lab.PrivatePair}
 	}
 	if err := cfg.Validate(); err != nil {
 		return cfg, fmt.Errorf("--sessions: %w", err)
@@ -195,7 +195,7 @@ func (c *benchCmd) Run(ctx context.Context, io streams) error {
 	}
 	progress := newProgressLine(io.err)
 	cfg.OnProgress = progress.show
-	report, err := loadtest.Run(ctx, cfg)
+	report, err := lab.RunLoad(ctx, cfg)
 	progress.clear()
 	if err != nil {
 		return c.runError(ctx, err)
@@ -222,7 +222,7 @@ func (c *benchCmd) checkJSON() error {
 const reportPermissions = 0o644
 
 // write writes the report in all its forms.
-func (c *benchCmd) write(report *loadtest.Report, io streams) error {
+func (c *benchCmd) write(report *lab.Report, io streams) error {
 	text := io.out
 	if c.JSON == "-" {
 		text = io.err
@@ -244,13 +244,13 @@ func (c *benchCmd) write(report *loadtest.Report, io streams) error {
 
 // runError converts the error of a run that could not be made.
 func (c *benchCmd) runError(ctx context.Context, err error) error {
-	var unreachable *loadtest.UnreachableError
+	var unreachable *lab.UnreachableError
 	switch {
 	case ctx.Err() != nil:
 		return errInterrupted
 	case errors.As(err, &unreachable):
 		return &unreachableError{url: unreachable.URL, cause: unreachable.Err}
-	case errors.Is(err, loadtest.ErrUnsafe):
+	case errors.Is(err, lab.ErrUnsafe):
 		return usageError{fmt.Errorf("%w\nLeave --langs out: the stand-in nodes then serve languages that no user speaks. Or use the nodes of the scheduler with --nodes 0. "+
 			"If no user of this scheduler can be affected, add --real-languages", err)}
 	}
@@ -258,7 +258,7 @@ func (c *benchCmd) runError(ctx context.Context, err error) error {
 }
 
 // verdict returns an error if the run is invalid, or if too many requests failed.
-func (c *benchCmd) verdict(report *loadtest.Report) error {
+func (c *benchCmd) verdict(report *lab.Report) error {
 	q := &report.Requests
 	limit, err := c.parseMaxErrors()
 	switch {
@@ -282,7 +282,7 @@ func newProgressLine(out io.Writer) *progressLine {
 	return &progressLine{out: out, interactive: isTerminal(out)}
 }
 
-func (p *progressLine) show(state loadtest.Progress) {
+func (p *progressLine) show(state lab.Progress) {
 	if !p.interactive {
 		fmt.Fprintln(p.out, state)
 		return

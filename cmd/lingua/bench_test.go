@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/lingua-scheduler/lingua/internal/loadtest"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 )
 
 // shortBench are the arguments of a run that every machine can make, however busy it is. Once in 10¹⁰ it has no request.
@@ -37,13 +37,13 @@ func TestBench(t *testing.T) {
 				t.Errorf("%s: the summary does not match %s:\n%s", mode, pattern, got.out)
 			}
 		}
-		for _, word := range []string{string(loadtest.PhaseNodes), "warm-up 0/0 s, done 0, failed 0", string(loadtest.PhaseEnd)} {
+		for _, word := range []string{string(lab.PhaseNodes), "warm-up 0/0 s, done 0, failed 0", string(lab.PhaseEnd)} {
 			if !strings.Contains(got.err, word) {
 				t.Errorf("%s: the progress does not contain %q:\n%s", mode, word, got.err)
 			}
 		}
 		body, err := os.ReadFile(file)
-		var report loadtest.Report
+		var report lab.Report
 		if err != nil || json.Unmarshal(body, &report) != nil {
 			t.Fatalf("%s: %v\n%s", mode, err, body)
 		}
@@ -58,7 +58,7 @@ func TestBenchJSON(t *testing.T) {
 	t.Parallel()
 	s := startServer(t)
 	got := runCommand(t, append(shortBench, "--url", s.url, "--json", "-")...)
-	var report loadtest.Report
+	var report lab.Report
 	if err := json.Unmarshal([]byte(got.out), &report); err != nil || got.code != exitOK || !strings.Contains(got.err, "the run is valid") {
 		t.Errorf("exit %d %v\n%s\n%s", got.code, err, got.out, got.err)
 	}

@@ -13,9 +13,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/latency"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 )
 
 // dashboard shows the state of a demo: redrawn every second on a terminal, one line a second elsewhere.
@@ -24,13 +23,13 @@ type dashboard struct {
 	url         string
 	interactive bool // out is a terminal
 	scheduler   *scheduler.Scheduler
-	nodes       []*sim.SocketNode
+	nodes       []*lab.SocketNode
 	started     time.Time
 	ran         time.Duration // set when the run has ended
 
 	mu          sync.Mutex
-	overhead    *latency.Recorder
-	utterance   *latency.Recorder
+	overhead    *lab.LatencyRecorder
+	utterance   *lab.LatencyRecorder
 	done        int
 	failed      map[string]int // by reason
 	resumed     int            // sessions that lost their connection and resumed
@@ -41,8 +40,8 @@ type dashboard struct {
 
 func newDashboard(out io.Writer, url string, s *scheduler.Scheduler) *dashboard {
 	return &dashboard{
-		out: out, url: url, interactive: isTerminal(out), scheduler: s, nodes: append(sim.DemoNodes(), sim.ContestedNode()), started: time.Now(),
-		overhead: latency.NewRecorder(time.Minute), utterance: latency.NewRecorder(time.Minute), failed: make(map[string]int),
+		out: out, url: url, interactive: isTerminal(out), scheduler: s, nodes: append(lab.DemoNodes(), lab.ContestedNode()), started: time.Now(),
+		overhead: lab.NewLatencyRecorder(time.Minute), utterance: lab.NewLatencyRecorder(time.Minute), failed: make(map[string]int),
 	}
 }
 
@@ -56,7 +55,7 @@ func isTerminal(w io.Writer) bool {
 }
 
 // recordUtterance records the outcome of an utterance.
-func (d *dashboard) recordUtterance(u sim.Utterance) {
+func (d *dashboard) recordUtterance(u lab.Utterance) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.utterance.Record(u.Total)
@@ -195,9 +194,9 @@ func (d *dashboard) render() string {
 	fmt.Fprintf(b, "lingua demo · %s · %s · Ctrl-C ends it\n\n", time.Since(d.started).Round(time.Second), d.url)
 	fmt.Fprintf(b, "  utterances %d done · %d in flight · %.0f a second\n", t.done, t.inFlight, t.rate)
 	fmt.Fprintf(b, "  failed     %s\n", formatCounts(d.failed))
-	format := (*latency.Recorder).FormatRecent
+	format := (*lab.LatencyRecorder).FormatRecent
 	if d.ran > 0 {
-		format = (*latency.Recorder).FormatOverall
+		format = (*lab.LatencyRecorder).FormatOverall
 	}
 	fmt.Fprintf(b, "  latency    %s\n", format(d.utterance))
 	fmt.Fprintf(b, "  overhead   %s\n", format(d.overhead))

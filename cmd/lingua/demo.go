@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
-	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
@@ -54,7 +53,7 @@ func (c *demoCmd) Run(ctx context.Context, io streams) error {
 		return usageError{err}
 	}
 	if cfg.Scheduler.ModelHub.URL == "" {
-		hub, err := startModelHub(ctx, "127.0.0.1:0", modelhub.NewStandIn("", modelhub.DemoServices()...))
+		hub, err := startModelHub(ctx, "127.0.0.1:0", lab.NewModelHub("", lab.DemoServices()...))
 		if err != nil {
 			return err
 		}
@@ -100,7 +99,7 @@ func demoTenants() []config.Tenant {
 const rivalCallers = 6
 
 // startFleet connects the nodes. They run until the returned function is called; the group waits for them.
-func startFleet(ctx context.Context, url string, nodes []*sim.SocketNode) (*sync.WaitGroup, context.CancelFunc) {
+func startFleet(ctx context.Context, url string, nodes []*lab.SocketNode) (*sync.WaitGroup, context.CancelFunc) {
 	ctx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	fleet := new(sync.WaitGroup)
 	for _, f := range nodes {
@@ -117,22 +116,22 @@ const (
 
 // runConversations runs the conversations and the dashboard until the context ends.
 func (c *demoCmd) runConversations(ctx context.Context, dash *dashboard) {
-	peer := sim.NewAPI(dash.url)
+	peer := lab.NewAPI(dash.url)
 	defer peer.Close()
-	if sim.WaitNodes(ctx, peer, len(dash.nodes)) != nil {
+	if lab.WaitNodes(ctx, peer, len(dash.nodes)) != nil {
 		return // the context ended before all nodes had registered
 	}
 	var conversations sync.WaitGroup
 	if c.Conversations > 0 {
-		rivals := &sim.Rivals{URL: dash.url, Callers: rivalCallers}
+		rivals := &lab.Rivals{URL: dash.url, Callers: rivalCallers}
 		for _, t := range demoTenants() {
 			rivals.Tenants = append(rivals.Tenants, t.ID)
 		}
 		conversations.Go(func() { rivals.Run(ctx) })
 	}
 	for i := range c.Conversations {
-		conv := &sim.Conversation{
-			URL: dash.url, Langs: sim.LanguagePairs[i%len(sim.LanguagePairs)], Pause: sim.LogNormal(600*time.Millisecond, 0.5),
+		conv := &lab.Conversation{
+			URL: dash.url, Langs: lab.LanguagePairs[i%len(lab.LanguagePairs)], Pause: lab.LogNormal(600*time.Millisecond, 0.5),
 			OnUtterance: dash.recordUtterance, OnResume: dash.recordResume,
 		}
 		if i%badConnectionEvery == badConnectionEvery-1 {

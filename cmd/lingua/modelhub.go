@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 )
 
@@ -27,7 +28,7 @@ func (c *modelHubCmd) Validate() error {
 	if err != nil || !config.IsLoopback(host) {
 		return fmt.Errorf("--listen: must be an address of this machine such as 127.0.0.1:5020, not %q", c.Listen)
 	}
-	if _, err := modelhub.ParseFault(c.Fault); err != nil {
+	if _, err := lab.ParseFault(c.Fault); err != nil {
 		return fmt.Errorf("--fault: %w", err)
 	}
 	return nil
@@ -35,15 +36,15 @@ func (c *modelHubCmd) Validate() error {
 
 // Run serves a stand-in for a ModelHub until it is interrupted.
 func (c *modelHubCmd) Run(ctx context.Context, io streams) error {
-	services := modelhub.DemoServices()
+	services := lab.DemoServices()
 	if c.Services != "" {
 		var err error
 		if services, err = readServices(c.Services); err != nil {
 			return usageError{fmt.Errorf("--services: %w", err)}
 		}
 	}
-	standIn := modelhub.NewStandIn(c.Token, services...)
-	standIn.SetFault(modelhub.Fault(c.Fault))
+	standIn := lab.NewModelHub(c.Token, services...)
+	standIn.SetFault(lab.Fault(c.Fault))
 	hub, err := startModelHub(ctx, c.Listen, standIn)
 	if err != nil {
 		return err
@@ -54,12 +55,12 @@ func (c *modelHubCmd) Run(ctx context.Context, io streams) error {
 }
 
 // readServices reads a list of services.
-func readServices(file string) ([]modelhub.Service, error) {
+func readServices(file string) ([]modelhub.HubService, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var list modelhub.List
+	var list modelhub.HubList
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
@@ -76,7 +77,7 @@ type runningModelHub struct {
 }
 
 // startModelHub serves a stand-in.
-func startModelHub(ctx context.Context, address string, standIn *modelhub.StandIn) (*runningModelHub, error) {
+func startModelHub(ctx context.Context, address string, standIn *lab.ModelHub) (*runningModelHub, error) {
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", address)
 	if err != nil {
@@ -85,7 +86,7 @@ func startModelHub(ctx context.Context, address string, standIn *modelhub.StandI
 	srv := &http.Server{Handler: standIn, ReadHeaderTimeout: 5 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- srv.Serve(l) }()
-	return &runningModelHub{url: "http://" + l.Addr().String() + modelhub.ServicesPath, stop: func() error {
+	return &runningModelHub{url: "http://" + l.Addr().String() + lab.ServicesPath, stop: func() error {
 		_ = srv.Close() // its error only reports the connections that it cut
 		if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 			return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -22,7 +23,7 @@ import (
 func TestModelHub(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "services.json")
-	want := modelhub.List{Services: []modelhub.Service{{ServiceID: "asr", Versions: []string{"1"}}}}
+	want := modelhub.HubList{Services: []modelhub.HubService{{ServiceID: "asr", Versions: []string{"1"}}}}
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,7 @@ func TestModelHub(t *testing.T) {
 	case c := <-code:
 		t.Fatalf("exit %d\n%s", c, out.text())
 	}
-	address := regexp.MustCompile(`1 services at (http://127\.0\.0\.1:\d+)` + modelhub.ServicesPath).FindStringSubmatch(out.text())
+	address := regexp.MustCompile(`1 services at (http://127\.0\.0\.1:\d+)` + lab.ServicesPath).FindStringSubmatch(out.text())
 	if address == nil {
 		t.Fatalf("it prints %q", out.text())
 	}
@@ -67,13 +68,13 @@ func TestModelHub(t *testing.T) {
 		}
 		return resp.StatusCode, text
 	}
-	_, body := send("GET", modelhub.ServicesPath, "")
-	var got modelhub.List
+	_, body := send("GET", lab.ServicesPath, "")
+	var got modelhub.HubList
 	if err := json.Unmarshal(body, &got); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("%v: %s", err, body)
 	}
-	send("PUT", modelhub.FaultPath, "fail")
-	if status, _ := send("GET", modelhub.ServicesPath, ""); status != http.StatusServiceUnavailable {
+	send("PUT", lab.FaultPath, "fail")
+	if status, _ := send("GET", lab.ServicesPath, ""); status != http.StatusServiceUnavailable {
 		t.Errorf("with a fault it answers %d", status)
 	}
 	cancel()

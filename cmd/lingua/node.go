@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -76,7 +76,7 @@ func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 	if err != nil {
 		return usageError{err}
 	}
-	worker := &sim.Worker{JobDuration: sim.LogNormal(c.Latency, c.Spread), Reject: c.Busy, Hang: c.Lose, Fail: c.Fail}
+	worker := &lab.Worker{JobDuration: lab.LogNormal(c.Latency, c.Spread), Reject: c.Busy, Hang: c.Lose, Fail: c.Fail}
 	err = node.Run(ctx, node.Config{
 		URLs: urls, ID: c.ID, Token: c.Token, Slots: c.Slots, Log: log, HTTPClient: httpClient,
 		Declaration: wire.Declaration{SemanticLangs: c.Langs, TTSLangs: c.Langs, InstalledServices: c.services()},

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 )
 
 // TestReadmeTour runs the commands of the tour in README.md against the fleet of the demo.
@@ -69,7 +69,7 @@ func startDemoFleet(t *testing.T) string {
 	served := make(chan error, 1)
 	go func() { served <- s.Run(ctx, l) }()
 	url := "http://" + l.Addr().String()
-	nodes := sim.DemoNodes()
+	nodes := lab.DemoNodes()
 	fleet, stopFleet := startFleet(ctx, url, nodes)
 	t.Cleanup(func() {
 		stop()
@@ -79,9 +79,9 @@ func startDemoFleet(t *testing.T) string {
 		stopFleet()
 		fleet.Wait()
 	})
-	peer := sim.NewAPI(url)
+	peer := lab.NewAPI(url)
 	defer peer.Close()
-	if err := sim.WaitNodes(t.Context(), peer, len(nodes)); err != nil {
+	if err := lab.WaitNodes(t.Context(), peer, len(nodes)); err != nil {
 		t.Fatal(err)
 	}
 	return url

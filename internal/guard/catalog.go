@@ -59,7 +59,7 @@ type Catalog struct {
 
 // catalogCopy is the copy at one moment. It does not change.
 type catalogCopy struct {
-	services []modelhub.Service // ordered by id
+	services []modelhub.HubService // ordered by id
 	state    CatalogState
 }
 
@@ -101,14 +101,14 @@ func NewCatalog(o CatalogOptions) (*Catalog, error) {
 }
 
 // Services returns the services of the catalog, ordered by id. Callers must not change them.
-func (c *Catalog) Services() []modelhub.Service { return c.current.Load().services }
+func (c *Catalog) Services() []modelhub.HubService { return c.current.Load().services }
 
 // Lookup returns a service of the catalog; false if it is not listed.
-func (c *Catalog) Lookup(id string) (modelhub.Service, bool) {
+func (c *Catalog) Lookup(id string) (modelhub.HubService, bool) {
 	services := c.Services()
 	i, found := findService(services, id)
 	if !found {
-		return modelhub.Service{}, false
+		return modelhub.HubService{}, false
 	}
 	return services[i], true
 }
@@ -121,15 +121,15 @@ func (c *Catalog) Describe(id string) wire.CatalogService {
 	return wire.CatalogService{ServiceID: id}
 }
 
-func describeService(s *modelhub.Service) wire.CatalogService {
+func describeService(s *modelhub.HubService) wire.CatalogService {
 	return wire.CatalogService{ServiceID: s.ServiceID, Listed: true, Name: s.Name, Type: s.Type, Versions: s.Versions}
 }
 
 // State returns how fresh the catalog is.
 func (c *Catalog) State() CatalogState { return c.current.Load().state }
 
-func findService(services []modelhub.Service, id string) (int, bool) {
-	return slices.BinarySearchFunc(services, id, func(s modelhub.Service, id string) int { return cmp.Compare(s.ServiceID, id) })
+func findService(services []modelhub.HubService, id string) (int, bool) {
+	return slices.BinarySearchFunc(services, id, func(s modelhub.HubService, id string) int { return cmp.Compare(s.ServiceID, id) })
 }
 
 // Refresh requests that what is known about a service is refreshed soon. Requests for the same service that come before that are one. It
@@ -240,7 +240,7 @@ func (c *Catalog) refreshList(ctx context.Context) {
 // refreshService fetches one service and replaces it in the copy that is served. A service that the ModelHub does not have stays until
 // the list is fetched: one answer out of two must not remove it.
 func (c *Catalog) refreshService(ctx context.Context, id string) {
-	var fetched modelhub.Service
+	var fetched modelhub.HubService
 	_, err := c.breaker.Execute(func() (_ struct{}, err error) {
 		fetched, err = c.fetchService(ctx, id)
 		return struct{}{}, err

@@ -43,7 +43,7 @@ func checkRedirect(req *http.Request, via []*http.Request) error {
 // listAnswer is the answer to a request for the list.
 type listAnswer struct {
 	notModified    bool
-	services       []modelhub.Service
+	services       []modelhub.HubService
 	etag, modified string
 }
 
@@ -63,32 +63,32 @@ func (c *Catalog) fetchList(ctx context.Context) (listAnswer, error) {
 	if body == nil {
 		return listAnswer{notModified: true}, nil
 	}
-	var list modelhub.List
+	var list modelhub.HubList
 	if json.Unmarshal(body, &list) != nil {
 		return listAnswer{}, errMalformed
 	}
 	if err := list.Check(); err != nil {
 		return listAnswer{}, answerError(err.Error())
 	}
-	slices.SortFunc(list.Services, func(a, b modelhub.Service) int { return cmp.Compare(a.ServiceID, b.ServiceID) })
+	slices.SortFunc(list.Services, func(a, b modelhub.HubService) int { return cmp.Compare(a.ServiceID, b.ServiceID) })
 	return listAnswer{services: list.Services, etag: header.Get("ETag"), modified: header.Get("Last-Modified")}, nil
 }
 
 // fetchService fetches one service.
-func (c *Catalog) fetchService(ctx context.Context, id string) (modelhub.Service, error) {
+func (c *Catalog) fetchService(ctx context.Context, id string) (modelhub.HubService, error) {
 	body, _, err := c.get(ctx, c.url.JoinPath(escapeSegment(id)).String(), nil)
 	if err != nil {
-		return modelhub.Service{}, err
+		return modelhub.HubService{}, err
 	}
-	var s modelhub.Service
+	var s modelhub.HubService
 	if json.Unmarshal(body, &s) != nil {
-		return modelhub.Service{}, errMalformed
+		return modelhub.HubService{}, errMalformed
 	}
 	if err := s.Check(); err != nil {
-		return modelhub.Service{}, answerError(err.Error())
+		return modelhub.HubService{}, answerError(err.Error())
 	}
 	if s.ServiceID != id {
-		return modelhub.Service{}, answerError("the answer is about another service")
+		return modelhub.HubService{}, answerError("the answer is about another service")
 	}
 	return s, nil
 }

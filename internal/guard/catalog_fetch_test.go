@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/guard"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -41,10 +42,10 @@ func TestRedirectsStayOnTheHost(t *testing.T) {
 	reached := make(chan string, 1)
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { reached <- r.Header.Get("Authorization") }))
 	defer other.Close()
-	hub := modelhub.NewStandIn("hub-token", asr)
+	hub := lab.NewModelHub("hub-token", asr)
 	mux := http.NewServeMux()
 	mux.Handle("/v1/", hub)
-	mux.Handle("/moved", http.RedirectHandler(modelhub.ServicesPath, http.StatusMovedPermanently))
+	mux.Handle("/moved", http.RedirectHandler(lab.ServicesPath, http.StatusMovedPermanently))
 	mux.Handle("/away", http.RedirectHandler(other.URL+"/?secret=1", http.StatusTemporaryRedirect))
 	mux.Handle("/round", http.RedirectHandler("/round", http.StatusFound))
 	mux.Handle("/odd", http.RedirectHandler("http://[secret/", http.StatusFound))
@@ -68,7 +69,7 @@ func TestRedirectsStayOnTheHost(t *testing.T) {
 func TestErrorsOfTheNetwork(t *testing.T) {
 	t.Parallel()
 	const closed = "http://127.0.0.1:1" // where nothing listens
-	secure := httptest.NewUnstartedServer(modelhub.NewStandIn("", asr))
+	secure := httptest.NewUnstartedServer(lab.NewModelHub("", asr))
 	secure.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
 	secure.StartTLS()
 	defer secure.Close()
@@ -81,7 +82,7 @@ func TestErrorsOfTheNetwork(t *testing.T) {
 			t.Errorf("%s: %+v, want %q", address, state, want)
 		}
 	}
-	c := catalogOf(t, secure.URL+modelhub.ServicesPath, secure.Client().Transport)
+	c := catalogOf(t, secure.URL+lab.ServicesPath, secure.Client().Transport)
 	c.RefreshList(t.Context())
 	if state := c.State(); state.Services != 1 {
 		t.Errorf("a server with a trusted certificate: %+v", state)
@@ -128,7 +129,7 @@ func TestMalformedAnswers(t *testing.T) {
 	for _, bad := range []string{"", "null", "[]", `{"service_id": "b"}`, `{"service_id": "a", "versions": [1]}`, `{"service_id": "a", "name": "\u0000"}`} {
 		refresh(200, good, false)
 		refresh(200, bad, true)
-		if diff := cmp.Diff([]modelhub.Service{{ServiceID: "a"}}, c.Services()); diff != "" {
+		if diff := cmp.Diff([]modelhub.HubService{{ServiceID: "a"}}, c.Services()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", bad, diff)
 		}
 	}

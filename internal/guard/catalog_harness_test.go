@@ -15,14 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/guard"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
 var (
-	asr = modelhub.Service{ServiceID: "asr-en", Name: "English recognition", Type: "asr", Versions: []string{"2.0", "1.9"}}
-	nmt = modelhub.Service{ServiceID: "nmt-en-es", Name: "English to Spanish", Type: "nmt", Versions: []string{"3.1"}}
-	tts = modelhub.Service{ServiceID: "tts-es", Type: "tts"}
+	asr = modelhub.HubService{ServiceID: "asr-en", Name: "English recognition", Type: "asr", Versions: []string{"2.0", "1.9"}}
+	nmt = modelhub.HubService{ServiceID: "nmt-en-es", Name: "English to Spanish", Type: "nmt", Versions: []string{"3.1"}}
+	tts = modelhub.HubService{ServiceID: "tts-es", Type: "tts"}
 )
 
 // inMemory sends requests to a handler in memory, so that they take no time of the fake clock.
@@ -89,7 +90,7 @@ func (p *pipeResponse) Write(b []byte) (int, error) {
 // catalogHarness is a catalog of a stand-in.
 type catalogHarness struct {
 	t       *testing.T
-	hub     *modelhub.StandIn
+	hub     *lab.ModelHub
 	net     *inMemory
 	metrics *telemetry.Metrics
 	log     *bytes.Buffer
@@ -101,11 +102,11 @@ func runCatalog(t *testing.T, fn func(h *catalogHarness)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := &catalogHarness{t: t, hub: modelhub.NewStandIn("hub-token", nmt, asr), metrics: telemetry.New(), log: new(bytes.Buffer)}
+		h := &catalogHarness{t: t, hub: lab.NewModelHub("hub-token", nmt, asr), metrics: telemetry.New(), log: new(bytes.Buffer)}
 		h.net = &inMemory{handler: h.hub}
 		var err error
 		h.catalog, err = guard.NewCatalog(guard.CatalogOptions{
-			URL: "http://hub.example" + modelhub.ServicesPath + "?key=hunter2", Token: "hub-token", Refresh: 30 * time.Second, Timeout: 3 * time.Second,
+			URL: "http://hub.example" + lab.ServicesPath + "?key=hunter2", Token: "hub-token", Refresh: 30 * time.Second, Timeout: 3 * time.Second,
 			Transport: h.net, Metrics: h.metrics, Log: slog.New(slog.NewTextHandler(h.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		})
 		if err != nil {
@@ -129,7 +130,7 @@ func runCatalog(t *testing.T, fn func(h *catalogHarness)) {
 	})
 }
 
-func (h *catalogHarness) wantServices(want ...modelhub.Service) {
+func (h *catalogHarness) wantServices(want ...modelhub.HubService) {
 	h.t.Helper()
 	synctest.Wait()
 	if diff := cmp.Diff(want, h.catalog.Services()); diff != "" {

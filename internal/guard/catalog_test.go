@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/guard"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 )
 
 func TestCatalogFollowsTheModelHub(t *testing.T) {
@@ -63,9 +63,9 @@ func TestCatalogFollowsTheModelHub(t *testing.T) {
 // TestCatalogSurvivesEveryFault: whatever the ModelHub does, the last list is served, and the state says what is wrong.
 func TestCatalogSurvivesEveryFault(t *testing.T) {
 	t.Parallel()
-	for fault, text := range map[modelhub.Fault]string{
-		modelhub.FaultFail: "the ModelHub answered 503", modelhub.FaultHang: "no answer within 3s", modelhub.FaultRubbish: "not JSON",
-		modelhub.FaultEmpty: "no services", modelhub.FaultOversized: "too large", modelhub.FaultRedirect: "redirects to another host",
+	for fault, text := range map[lab.Fault]string{
+		lab.FaultFail: "the ModelHub answered 503", lab.FaultHang: "no answer within 3s", lab.FaultRubbish: "not JSON",
+		lab.FaultEmpty: "no services", lab.FaultOversized: "too large", lab.FaultRedirect: "redirects to another host",
 	} {
 		t.Run(string(fault), func(t *testing.T) {
 			runCatalog(t, func(h *catalogHarness) {
@@ -85,7 +85,7 @@ func TestCatalogSurvivesEveryFault(t *testing.T) {
 						t.Error("dispatches are not counted as during an outage of the ModelHub")
 					}
 				}
-				h.hub.SetFault(modelhub.FaultNone)
+				h.hub.SetFault(lab.FaultNone)
 				h.pass()
 				if state := h.catalog.State(); state.FailCount != 0 || state.LastError != "" || !state.LastSuccessAt.After(before.LastSuccessAt) {
 					t.Errorf("after it has recovered: %+v", state)
@@ -101,7 +101,7 @@ func TestCatalogSurvivesEveryFault(t *testing.T) {
 // TestCatalogOfAModelHubThatNeverAnswered: it is empty, and says why.
 func TestCatalogOfAModelHubThatNeverAnswered(t *testing.T) {
 	runCatalog(t, func(h *catalogHarness) {
-		h.hub.SetFault(modelhub.FaultHang)
+		h.hub.SetFault(lab.FaultHang)
 		var err error
 		if h.catalog, err = guard.NewCatalog(guard.CatalogOptions{
 			URL: "http://hub.example/", Refresh: time.Second, Timeout: time.Second, Transport: h.net, Metrics: h.metrics, Log: slog.New(slog.DiscardHandler),
@@ -119,7 +119,7 @@ func TestCatalogOfAModelHubThatNeverAnswered(t *testing.T) {
 // TestCatalogBacksOff: after three failures in a row the interval doubles each time, up to 20 times, with jitter; one success ends it.
 func TestCatalogBacksOff(t *testing.T) {
 	runCatalog(t, func(h *catalogHarness) {
-		h.hub.SetFault(modelhub.FaultFail)
+		h.hub.SetFault(lab.FaultFail)
 		time.Sleep(90 * time.Minute)
 		synctest.Wait()
 		sent := h.net.requests()
@@ -141,7 +141,7 @@ func TestCatalogBacksOff(t *testing.T) {
 		if got := strings.Count(h.log.String(), "level=WARN"); got != 1 {
 			t.Errorf("%d warnings, want one", got)
 		}
-		h.hub.SetFault(modelhub.FaultNone)
+		h.hub.SetFault(lab.FaultNone)
 		time.Sleep(11 * time.Minute)
 		h.wantServices(asr, nmt)
 		before := len(h.net.requests())
@@ -159,7 +159,7 @@ func TestRefreshOfOneServiceIsCoalesced(t *testing.T) {
 		newer := nmt
 		newer.Versions = []string{"3.2", "3.1"}
 		h.hub.SetServices(asr, newer, tts)
-		h.hub.SetFault(modelhub.FaultHang)
+		h.hub.SetFault(lab.FaultHang)
 		h.catalog.Refresh("asr-en") // keeps Run busy
 		synctest.Wait()
 		var wg sync.WaitGroup
@@ -167,7 +167,7 @@ func TestRefreshOfOneServiceIsCoalesced(t *testing.T) {
 			wg.Go(func() { h.catalog.Refresh("nmt-en-es") })
 		}
 		wg.Wait()
-		h.hub.SetFault(modelhub.FaultNone)
+		h.hub.SetFault(lab.FaultNone)
 		h.wantServices(asr, newer)
 		h.catalog.Refresh("tts-es") // one that was not listed
 		h.wantServices(asr, newer, tts)
@@ -199,13 +199,13 @@ func TestRefreshOfOneServiceIsCoalesced(t *testing.T) {
 // TestRefreshOfManyServicesIsOneOfTheList: random names cause one request, not one each.
 func TestRefreshOfManyServicesIsOneOfTheList(t *testing.T) {
 	runCatalog(t, func(h *catalogHarness) {
-		h.hub.SetFault(modelhub.FaultHang)
+		h.hub.SetFault(lab.FaultHang)
 		h.catalog.Refresh("first") // keeps Run busy
 		synctest.Wait()
 		for i := range 1000 {
 			h.catalog.Refresh(fmt.Sprint("odd-", i))
 		}
-		h.hub.SetFault(modelhub.FaultNone)
+		h.hub.SetFault(lab.FaultNone)
 		synctest.Wait()
 		lists, _ := h.hub.Requests("")
 		if _, singles := h.hub.Requests("odd-1"); lists != 2 || singles != 0 {
@@ -217,7 +217,7 @@ func TestRefreshOfManyServicesIsOneOfTheList(t *testing.T) {
 // TestBreakerSparesAModelHubThatFails: after three failures nothing is sent between the refreshes of the list.
 func TestBreakerSparesAModelHubThatFails(t *testing.T) {
 	runCatalog(t, func(h *catalogHarness) {
-		h.hub.SetFault(modelhub.FaultFail)
+		h.hub.SetFault(lab.FaultFail)
 		for range 3 {
 			h.catalog.Refresh("asr-en")
 			synctest.Wait()
@@ -233,7 +233,7 @@ func TestBreakerSparesAModelHubThatFails(t *testing.T) {
 		if got := series(t, h.metrics.Registry, "lingua_catalog_refreshes_total")["skipped"]; got != 50 {
 			t.Errorf("%v refreshes were skipped, want 50", got)
 		}
-		h.hub.SetFault(modelhub.FaultNone)
+		h.hub.SetFault(lab.FaultNone)
 		time.Sleep(70 * time.Second)
 		h.wantServices(asr, nmt)
 		h.catalog.Refresh("asr-en")
@@ -247,7 +247,7 @@ func TestBreakerSparesAModelHubThatFails(t *testing.T) {
 // TestReadersCauseNoRequests: whatever is read, however often, nothing is sent.
 func TestReadersCauseNoRequests(t *testing.T) {
 	runCatalog(t, func(h *catalogHarness) {
-		h.hub.SetFault(modelhub.FaultHang)
+		h.hub.SetFault(lab.FaultHang)
 		before := time.Now()
 		for range 1000 {
 			h.catalog.Services()

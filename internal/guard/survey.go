@@ -34,7 +34,7 @@ type coveredBy struct {
 }
 
 // surveyFleet counts the nodes of a fleet, and those that serve each direction. The catalog, ordered by id, has the names of services.
-func surveyFleet(f *fleet.Fleet, catalog []modelhub.Service, directions []core.Direction) *survey {
+func surveyFleet(f *fleet.Fleet, catalog []modelhub.HubService, directions []core.Direction) *survey {
 	s := &surveyor{fleet: f, now: f.Now(), services: make(map[core.Service]*wire.ServiceUse), models: make(map[string]*wire.ModelUse)}
 	s.wanted = slices.Clone(directions)
 	for n := range f.All() {
@@ -157,7 +157,7 @@ func (s *surveyor) countInstalled(n *fleet.Node, declared *core.Node, ready bool
 }
 
 // addCatalog adds what the catalog has about the installed services, and lists those that no node has.
-func (s *surveyor) addCatalog(c *wire.StatsCompute, catalog []modelhub.Service) {
+func (s *surveyor) addCatalog(c *wire.StatsCompute, catalog []modelhub.HubService) {
 	for i := range c.Services {
 		use := &c.Services[i]
 		if at, listed := findService(catalog, use.ServiceID); listed {

@@ -27,7 +27,7 @@ func TestServicesOfTheCatalogInStats(t *testing.T) {
 	}
 	n.Capability.Normalise()
 	f.Update(store.NodeStatus{Node: n})
-	catalog := []modelhub.Service{
+	catalog := []modelhub.HubService{
 		{ServiceID: "asr-en", Name: "English recognition", Type: "asr", Versions: []string{"2.0", "1.9"}},
 		{ServiceID: "tts-es", Name: "Spanish speech", Type: "tts", Versions: []string{"1.0"}},
 	}
@@ -46,7 +46,7 @@ func TestServicesOfTheCatalogInStats(t *testing.T) {
 
 	catalog = nil
 	for i := range maxListed + 7 {
-		catalog = append(catalog, modelhub.Service{ServiceID: fmt.Sprintf("s%04d", i)})
+		catalog = append(catalog, modelhub.HubService{ServiceID: fmt.Sprintf("s%04d", i)})
 	}
 	if got := surveyFleet(f, catalog, nil).compute; len(got.NotInstalled) != maxListed || got.OtherNotInstalled != 7 {
 		t.Errorf("%d services that no node has are listed and %d others counted, want %d and 7", len(got.NotInstalled), got.OtherNotInstalled, maxListed)

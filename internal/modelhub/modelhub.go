@@ -9,17 +9,17 @@ import (
 	"unicode"
 )
 
-// Service is a service as a ModelHub lists it.
-type Service struct {
+// HubService is a service as a ModelHub lists it.
+type HubService struct {
 	ServiceID string   `json:"service_id"`
 	Name      string   `json:"name,omitempty"`     // for people
 	Type      string   `json:"type,omitempty"`     // asr, semantic, nmt, tts, or another
 	Versions  []string `json:"versions,omitempty"` // the newest first
 }
 
-// List is the answer to a request for all services.
-type List struct {
-	Services []Service `json:"services"`
+// HubList is the answer to a request for all services.
+type HubList struct {
+	Services []HubService `json:"services"`
 }
 
 // The bounds of an answer.
@@ -34,7 +34,7 @@ const (
 var ErrEmpty = errors.New("the list has no services")
 
 // Check returns what is wrong with a list. The text names the place and repeats nothing of it.
-func (l *List) Check() error {
+func (l *HubList) Check() error {
 	switch {
 	case len(l.Services) == 0:
 		return ErrEmpty
@@ -56,7 +56,7 @@ func (l *List) Check() error {
 }
 
 // Check returns what is wrong with a service.
-func (s *Service) Check() error {
+func (s *HubService) Check() error {
 	if s.ServiceID == "" {
 		return errors.New("the service_id is missing")
 	}

@@ -10,37 +10,37 @@ import (
 
 func TestCheckList(t *testing.T) {
 	t.Parallel()
-	valid := modelhub.Service{ServiceID: "asr", Name: "名称", Type: "asr", Versions: []string{"2", "1"}}
-	change := func(fn func(*modelhub.Service)) []modelhub.Service {
+	valid := modelhub.HubService{ServiceID: "asr", Name: "名称", Type: "asr", Versions: []string{"2", "1"}}
+	change := func(fn func(*modelhub.HubService)) []modelhub.HubService {
 		s := valid
 		fn(&s)
-		return []modelhub.Service{{ServiceID: "first"}, s}
+		return []modelhub.HubService{{ServiceID: "first"}, s}
 	}
-	var tooMany []modelhub.Service
+	var tooMany []modelhub.HubService
 	for i := range modelhub.MaxServices + 1 {
-		tooMany = append(tooMany, modelhub.Service{ServiceID: fmt.Sprint(i)})
+		tooMany = append(tooMany, modelhub.HubService{ServiceID: fmt.Sprint(i)})
 	}
 	long := strings.Repeat("x", modelhub.MaxText+1)
 	for name, c := range map[string]struct {
-		services []modelhub.Service
+		services []modelhub.HubService
 		want     string // in the error; empty: none
 	}{
-		"valid":             {change(func(*modelhub.Service) {}), ""},
-		"only an id":        {[]modelhub.Service{{ServiceID: "asr"}}, ""},
+		"valid":             {change(func(*modelhub.HubService) {}), ""},
+		"only an id":        {[]modelhub.HubService{{ServiceID: "asr"}}, ""},
 		"as many as can be": {tooMany[1:], ""},
 		"none":              {nil, "no services"},
 		"too many":          {tooMany, "10001 services"},
-		"twice":             {[]modelhub.Service{valid, valid}, "services[1]: the service_id is listed twice"},
-		"no id":             {change(func(s *modelhub.Service) { s.ServiceID = "" }), "services[1]: the service_id is missing"},
-		"a long id":         {change(func(s *modelhub.Service) { s.ServiceID = long }), "longer than"},
-		"a long name":       {change(func(s *modelhub.Service) { s.Name = long }), "longer than"},
-		"a long type":       {change(func(s *modelhub.Service) { s.Type = long }), "longer than"},
-		"a long version":    {change(func(s *modelhub.Service) { s.Versions = []string{long} }), "longer than"},
-		"an empty version":  {change(func(s *modelhub.Service) { s.Versions = []string{""} }), "a version is empty"},
-		"many versions":     {change(func(s *modelhub.Service) { s.Versions = make([]string, modelhub.MaxVersions+1) }), "101 versions"},
-		"a control":         {change(func(s *modelhub.Service) { s.Name = "a\x1b[2J" }), "control characters"},
+		"twice":             {[]modelhub.HubService{valid, valid}, "services[1]: the service_id is listed twice"},
+		"no id":             {change(func(s *modelhub.HubService) { s.ServiceID = "" }), "services[1]: the service_id is missing"},
+		"a long id":         {change(func(s *modelhub.HubService) { s.ServiceID = long }), "longer than"},
+		"a long name":       {change(func(s *modelhub.HubService) { s.Name = long }), "longer than"},
+		"a long type":       {change(func(s *modelhub.HubService) { s.Type = long }), "longer than"},
+		"a long version":    {change(func(s *modelhub.HubService) { s.Versions = []string{long} }), "longer than"},
+		"an empty version":  {change(func(s *modelhub.HubService) { s.Versions = []string{""} }), "a version is empty"},
+		"many versions":     {change(func(s *modelhub.HubService) { s.Versions = make([]string, modelhub.MaxVersions+1) }), "101 versions"},
+		"a control":         {change(func(s *modelhub.HubService) { s.Name = "a\x1b[2J" }), "control characters"},
 	} {
-		list := modelhub.List{Services: c.services}
+		list := modelhub.HubList{Services: c.services}
 		err := list.Check()
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -30,12 +30,12 @@ func TestCoverageOfABoundTenant(t *testing.T) {
 	p.Pools = []config.PoolTable{{PoolID: "gold", RequiredServices: []string{"x"}}, {PoolID: "rest", RequiredServices: []string{"y"}}}
 	p.TenantOverrides = []config.TenantOverride{{TenantID: "acme", PoolID: "gold"}}
 	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
-	peer := sim.NewAPI(url)
+	peer := lab.NewAPI(url)
 	t.Cleanup(peer.Close)
 	start := func(id, service string, fail float64) {
 		t.Helper()
 		slots := 4
-		node, err := sim.StartCallbackNode(t.Context(), peer, sim.CallbackNodeOptions{ID: id, Fail: fail, Declaration: wire.Declaration{
+		node, err := lab.StartCallbackNode(t.Context(), peer, lab.CallbackNodeOptions{ID: id, Fail: fail, Declaration: wire.Declaration{
 			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots, InstalledServices: []wire.Service{{ServiceID: service, Status: "ready"}},
 		}})
 		if err != nil {

@@ -12,9 +12,9 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -69,8 +69,8 @@ func (h *heldJobs) end() {
 type failingFleet struct {
 	t     *testing.T
 	s     *scheduler.Scheduler
-	peer  *sim.API
-	nodes []*sim.CallbackNode
+	peer  *lab.API
+	nodes []*lab.CallbackNode
 	jobs  heldJobs // of the nodes that do not fail
 	began time.Time
 	sent  int
@@ -82,11 +82,11 @@ func startFailingFleet(t *testing.T, ejection bool) *failingFleet {
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
 	cfg.Scheduler.OutlierEjection.Enabled, cfg.Scheduler.Stats.IntervalSeconds = ejection, 1
 	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
-	f := &failingFleet{t: t, s: s, peer: sim.NewAPI(url), nodes: make([]*sim.CallbackNode, ejectionNodes), began: time.Now()}
+	f := &failingFleet{t: t, s: s, peer: lab.NewAPI(url), nodes: make([]*lab.CallbackNode, ejectionNodes), began: time.Now()}
 	t.Cleanup(f.peer.Close)
 	slots := 4
 	for i := range f.nodes {
-		o := sim.CallbackNodeOptions{
+		o := lab.CallbackNodeOptions{
 			ID:          fmt.Sprintf("node-%02d", i),
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
 			JobDuration: f.jobs.run,
@@ -94,7 +94,7 @@ func startFailingFleet(t *testing.T, ejection bool) *failingFleet {
 		if core.NodeID(o.ID) == failingNode {
 			o.Fail, o.JobDuration = 1, func() time.Duration { return time.Millisecond }
 		}
-		node, err := sim.StartCallbackNode(t.Context(), f.peer, o)
+		node, err := lab.StartCallbackNode(t.Context(), f.peer, o)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,10 +20,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -75,7 +75,7 @@ func startProcesses(t *testing.T, count int, redis *redistest.Server, args []str
 // instance is one scheduler of a cluster, with an HTTP client of it.
 type instance struct {
 	*scheduler.Scheduler
-	peer *sim.API
+	peer *lab.API
 }
 
 // cluster is several instances that share a store. Nodes and clients use any of them.
@@ -95,7 +95,7 @@ func startInstances(t *testing.T, count int, url string, cfg config.Config, tran
 	instances := make(cluster, count)
 	for i := range instances {
 		s, url := runTest(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
-		instances[i] = &instance{s, sim.NewAPI(url)}
+		instances[i] = &instance{s, lab.NewAPI(url)}
 		t.Cleanup(instances[i].peer.Close)
 	}
 	return instances

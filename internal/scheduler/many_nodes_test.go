@@ -14,10 +14,10 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -74,7 +74,7 @@ func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 1
 	s, url := runTest(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
 	transport.jobs.Store(s.Jobs)
-	peer := sim.NewAPI(url)
+	peer := lab.NewAPI(url)
 	t.Cleanup(peer.Close)
 	waitUntil(t, "the new instance to be ready", waitLimit, func() bool { return peer.Get(t.Context(), "/readyz", new(wire.ReadyResponse)) == nil })
 	ready := time.Since(began)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -41,7 +41,7 @@ func TestFleetUnderFaults(t *testing.T) {
 	cfg.Scheduler.TaskBinding.LeaseSeconds = 3600
 	cfg.Scheduler.Observability.PathWarnMS = 60_000
 	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
-	peer := sim.NewAPI(url)
+	peer := lab.NewAPI(url)
 	t.Cleanup(peer.Close)
 	fleet := startSimNodes(t, peer)
 	began := time.Now()
@@ -75,12 +75,12 @@ func TestFleetUnderFaults(t *testing.T) {
 }
 
 // startSimNodes starts the nodes.
-func startSimNodes(t *testing.T, peer *sim.API) []*sim.CallbackNode {
+func startSimNodes(t *testing.T, peer *lab.API) []*lab.CallbackNode {
 	t.Helper()
-	var fleet []*sim.CallbackNode
+	var fleet []*lab.CallbackNode
 	slots := stressSlots
 	for i := range stressNodes {
-		o := sim.CallbackNodeOptions{
+		o := lab.CallbackNodeOptions{
 			ID:          fmt.Sprintf("node-%02d", i),
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
 			JobDuration: func() time.Duration { return rand.N(3 * time.Millisecond) },
@@ -92,7 +92,7 @@ func startSimNodes(t *testing.T, peer *sim.API) []*sim.CallbackNode {
 		case i%20 == 7:
 			o.Fail = 1
 		}
-		node, err := sim.StartCallbackNode(t.Context(), peer, o)
+		node, err := lab.StartCallbackNode(t.Context(), peer, o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -104,7 +104,7 @@ func startSimNodes(t *testing.T, peer *sim.API) []*sim.CallbackNode {
 
 // sendJobs runs clients that dispatch until enough jobs were accepted, and returns the jobs. A client that is
 // refused tries the same request again a little later.
-func sendJobs(t *testing.T, peer *sim.API) []core.JobID {
+func sendJobs(t *testing.T, peer *lab.API) []core.JobID {
 	t.Helper()
 	jobs := make([]core.JobID, *dispatches)
 	var next, refused atomic.Int64

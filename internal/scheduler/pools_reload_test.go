@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -37,7 +37,7 @@ func TestReloadOfPoolsWithoutRedis(t *testing.T) {
 	}
 	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	s.SetConfigSource(func() (config.Config, []string, error) { return file.load(redis.URL()) })
-	api := sim.NewAPI(url)
+	api := lab.NewAPI(url)
 	defer api.Close()
 	api.Token = secretOf("operator", "old")
 	before := s.Keyring().Digest()

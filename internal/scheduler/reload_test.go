@@ -19,9 +19,9 @@ import (
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -138,7 +138,7 @@ func (r *rotation) startCallers() {
 	r.stop = stop
 	r.t.Cleanup(r.end)
 	call := func(ctx context.Context, credential string, in any, path string, out any) error {
-		api := sim.NewAPI(r.anyURL())
+		api := lab.NewAPI(r.anyURL())
 		defer api.Close()
 		api.Token = credential
 		if in == nil {
@@ -165,7 +165,7 @@ func (r *rotation) startCallers() {
 
 // mint mints a token for a session at any instance.
 func (r *rotation) mint(ctx context.Context, session string) (token wire.SessionTokenResponse, err error) {
-	api := sim.NewAPI(r.anyURL())
+	api := lab.NewAPI(r.anyURL())
 	defer api.Close()
 	api.Token = r.secret("minter")
 	err = api.Post(ctx, "/v1/sessions", wire.SessionTokenRequest{SessionID: session}, &token)
@@ -216,7 +216,7 @@ func (r *rotation) reload(ages ...string) {
 func (r *rotation) checkPeers() {
 	r.t.Helper()
 	for i, url := range r.urls {
-		api := sim.NewAPI(url)
+		api := lab.NewAPI(url)
 		api.Token = r.secret("operator")
 		// On a busy machine an instance may not answer in time. One that refuses the secret would go on refusing.
 		waitUntil(r.t, fmt.Sprintf("instance %d to get an answer from every other", i), waitLimit, func() bool {
@@ -231,7 +231,7 @@ func (r *rotation) checkPeers() {
 // waitForDigest waits until the list of instances shows the same keys everywhere: those of the last reload.
 func (r *rotation) waitForDigest() {
 	r.t.Helper()
-	api := sim.NewAPI(r.urls[0])
+	api := lab.NewAPI(r.urls[0])
 	defer api.Close()
 	api.Token = r.secret("operator")
 	want := r.instances[0].Keyring().Digest()
@@ -262,7 +262,7 @@ func TestRotationOfEveryKey(t *testing.T) {
 	r.reload("new") // the old ones are refused
 	r.settle()
 	r.end()
-	api := sim.NewAPI(r.anyURL())
+	api := lab.NewAPI(r.anyURL())
 	defer api.Close()
 	for _, name := range []string{"operator", "node", "minter"} {
 		api.Token = secretOf(name, "old")
@@ -284,7 +284,7 @@ func TestRotationOfEveryKey(t *testing.T) {
 func TestInvalidReloadChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := startRotation(t, 1)
-	api := sim.NewAPI(r.urls[0])
+	api := lab.NewAPI(r.urls[0])
 	defer api.Close()
 	api.Token = secretOf("operator", "old")
 	before := r.instances[0].Keyring().Digest()
@@ -372,7 +372,7 @@ func TestReloadClosesConnectionsOfRemovedKeys(t *testing.T) {
 // renew sends a session another token, and waits until the instance has it.
 func (r *rotation) renew(s *client.Session, committed <-chan struct{}) {
 	r.t.Helper()
-	api := sim.NewAPI(r.anyURL())
+	api := lab.NewAPI(r.anyURL())
 	defer api.Close()
 	api.Token = r.secret("minter")
 	var token wire.SessionTokenResponse

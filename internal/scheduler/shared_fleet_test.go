@@ -17,9 +17,9 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -357,7 +357,7 @@ func TestJobsAreListedByEveryInstance(t *testing.T) {
 	patient(&cfg)
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	slots := 4
-	n, err := sim.StartCallbackNode(t.Context(), instances[0].peer, sim.CallbackNodeOptions{ID: "n1", Declaration: wire.Declaration{
+	n, err := lab.StartCallbackNode(t.Context(), instances[0].peer, lab.CallbackNodeOptions{ID: "n1", Declaration: wire.Declaration{
 		SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
 	}})
 	if err != nil {
@@ -413,7 +413,7 @@ func TestJobsOfASessionAreSpreadOverInstances(t *testing.T) {
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	slots := 100
 	for _, id := range []string{"n1", "n2"} {
-		n, err := sim.StartCallbackNode(t.Context(), instances[0].peer, sim.CallbackNodeOptions{ID: id, Declaration: wire.Declaration{
+		n, err := lab.StartCallbackNode(t.Context(), instances[0].peer, lab.CallbackNodeOptions{ID: id, Declaration: wire.Declaration{
 			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
 		}})
 		if err != nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -169,7 +169,7 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 		delivered <- a
 	}))
 	t.Cleanup(node.Close)
-	apis := []*sim.API{sim.NewAPI(instances[0].URL()), sim.NewAPI(instances[1].URL())}
+	apis := []*lab.API{lab.NewAPI(instances[0].URL()), lab.NewAPI(instances[1].URL())}
 	t.Cleanup(func() { apis[0].Close(); apis[1].Close() })
 	slots, url := 8, node.URL
 	retryUntilOK(t, func() error {
@@ -177,7 +177,7 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots, CallbackURL: &url,
 		}}, new(wire.RegisterResponse))
 	})
-	send := func(api *sim.API, request string) error {
+	send := func(api *lab.API, request string) error {
 		return api.Post(t.Context(), "/v1/dispatch/f2f", wire.DispatchRequest{
 			TenantID: "acme", SessionID: "s", SrcLang: "en", TgtLang: "zh", RequestID: request, AudioRef: "blob://a",
 		}, new(wire.DispatchResponse))

@@ -13,7 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/test/tlstest"
@@ -174,11 +174,11 @@ func TestInstancesWithTLS(t *testing.T) {
 	cfg.Store = redis.URL()
 	clients := newSecureClients(t, a)
 	var urls []string
-	var apis []*sim.API
+	var apis []*lab.API
 	for range 2 {
 		address := strings.TrimPrefix(startScheduler(t, cfg), "http://")
 		urls = append(urls, "https://"+address)
-		api := sim.NewAPI("https://" + address)
+		api := lab.NewAPI("https://" + address)
 		api.SetTLS(clients.tls)
 		t.Cleanup(api.Close)
 		apis = append(apis, api)

@@ -8,20 +8,21 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // startWithModelHub starts a scheduler with a ModelHub, which has the services nmt-1 and tts-1.
-func startWithModelHub(t *testing.T, fault modelhub.Fault) (*testScheduler, *modelhub.StandIn) {
+func startWithModelHub(t *testing.T, fault lab.Fault) (*testScheduler, *lab.ModelHub) {
 	t.Helper()
-	hub := modelhub.NewStandIn("hub-token",
-		modelhub.Service{ServiceID: "nmt-1", Name: "Translation", Type: "nmt", Versions: []string{"2", "1"}}, modelhub.Service{ServiceID: "tts-1"})
+	hub := lab.NewModelHub("hub-token",
+		modelhub.HubService{ServiceID: "nmt-1", Name: "Translation", Type: "nmt", Versions: []string{"2", "1"}}, modelhub.HubService{ServiceID: "tts-1"})
 	hub.SetFault(fault)
 	srv := httptest.NewServer(hub)
 	t.Cleanup(srv.Close) // after the scheduler has stopped
 	ts := startScheduler(t, func(c *config.Config) {
-		c.Scheduler.ModelHub = config.ModelHub{URL: srv.URL + modelhub.ServicesPath + "?key=hunter2", RefreshSeconds: 1, TimeoutMS: 10_000, Token: "hub-token"}
+		c.Scheduler.ModelHub = config.ModelHub{URL: srv.URL + lab.ServicesPath + "?key=hunter2", RefreshSeconds: 1, TimeoutMS: 10_000, Token: "hub-token"}
 	})
 	return ts, hub
 }
@@ -29,7 +30,7 @@ func startWithModelHub(t *testing.T, fault modelhub.Fault) (*testScheduler, *mod
 // TestExplainNamesServices: an explanation has the names and versions of the ModelHub, for the required services and those of nodes.
 func TestExplainNamesServices(t *testing.T) {
 	t.Parallel()
-	ts, hub := startWithModelHub(t, modelhub.FaultNone)
+	ts, hub := startWithModelHub(t, lab.FaultNone)
 	ts.registerNode("n1", object{"installed_services": allServices()})
 	body := dispatchBody(object{"options": object{"required_services": []string{"nmt-1", "tts-1", "odd"}}})
 	want := []wire.CatalogService{
@@ -48,7 +49,7 @@ func TestExplainNamesServices(t *testing.T) {
 	}
 
 	// What is known stays when the ModelHub fails, and no dispatch and no answer of /readyz depends on it.
-	for _, fault := range []modelhub.Fault{modelhub.FaultFail, modelhub.FaultHang} {
+	for _, fault := range []lab.Fault{lab.FaultFail, lab.FaultHang} {
 		hub.SetFault(fault)
 		before, _ := hub.Requests("")
 		ts.eventually("the catalog is refreshed", func() bool {
@@ -72,7 +73,7 @@ func TestExplainNamesServices(t *testing.T) {
 // TestModelHubThatNeverAnswers: the scheduler is ready, dispatches, and explains without names.
 func TestModelHubThatNeverAnswers(t *testing.T) {
 	t.Parallel()
-	ts, _ := startWithModelHub(t, modelhub.FaultHang) // startScheduler waits until /readyz answers 200
+	ts, _ := startWithModelHub(t, lab.FaultHang) // startScheduler waits until /readyz answers 200
 	ts.registerNode("n1", object{"installed_services": allServices()})
 	d, n := ts.dispatchAndReceive(dispatchBody(nil))
 	n.done(d, nil).expectOK()
@@ -88,7 +89,7 @@ func TestModelHubThatNeverAnswers(t *testing.T) {
 // TestUnavailableServiceIsRefreshed: a report of a service makes the scheduler ask the ModelHub for that service.
 func TestUnavailableServiceIsRefreshed(t *testing.T) {
 	t.Parallel()
-	ts, hub := startWithModelHub(t, modelhub.FaultNone)
+	ts, hub := startWithModelHub(t, lab.FaultNone)
 	ts.registerNode("n1", object{"installed_services": allServices()})
 	required := dispatchBody(object{"options": object{"required_services": []string{"nmt-1"}}})
 	ts.eventually("the catalog is fetched", func() bool { return ts.explain(required).RequiredServices[0].Listed })

@@ -186,8 +186,8 @@ func TestJSONInDocs(t *testing.T) {
 	requests, answers := startScheduler(t).scheduler.Server.RouteTypes()
 	requests["POST callback_url"] = reflect.TypeFor[wire.Assignment]()
 	answers["error"] = reflect.TypeFor[wire.Error]()
-	answers["GET model_hub.url"] = reflect.TypeFor[modelhub.List]()
-	answers["GET model_hub.url/{service_id}"] = reflect.TypeFor[modelhub.Service]()
+	answers["GET model_hub.url"] = reflect.TypeFor[modelhub.HubList]()
+	answers["GET model_hub.url/{service_id}"] = reflect.TypeFor[modelhub.HubService]()
 	seen := 0
 	for _, page := range loadPages(t) {
 		for _, b := range page.Blocks() {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -114,11 +114,11 @@ func TestMetricsJSONTopIsBounded(t *testing.T) {
 // TestMetricsJSONWhileModelHubIsDown: dispatches while the ModelHub fails are a figure of their own, and they succeed.
 func TestMetricsJSONWhileModelHubIsDown(t *testing.T) {
 	t.Parallel()
-	ts, hub := startWithModelHub(t, modelhub.FaultNone)
+	ts, hub := startWithModelHub(t, lab.FaultNone)
 	ts.registerNode("n1", object{"max_concurrent_jobs": 10})
 	ts.eventually("the catalog is fetched", func() bool { return ts.counted().Catalog.LastSuccessMS > 0 })
 	ts.dispatch(dispatchBody(nil))
-	hub.SetFault(modelhub.FaultFail)
+	hub.SetFault(lab.FaultFail)
 	ts.eventually("the ModelHub is down", func() bool { return ts.counted().Dispatch.ModelHubDown.Now })
 	for range 3 {
 		ts.dispatch(dispatchBody(nil))
@@ -131,7 +131,7 @@ func TestMetricsJSONWhileModelHubIsDown(t *testing.T) {
 	if c := m.Catalog; !c.Configured || c.FailCount == 0 || c.LastError == "" || c.Services == 0 || c.FetchedMS == 0 {
 		t.Errorf("the catalog: %+v", c)
 	}
-	hub.SetFault(modelhub.FaultNone)
+	hub.SetFault(lab.FaultNone)
 	ts.eventually("the ModelHub is back", func() bool { return !ts.counted().Dispatch.ModelHubDown.Now })
 }
 

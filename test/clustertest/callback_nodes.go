@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -61,7 +61,7 @@ func runCallbackNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, 
 // socket node.
 type callbackNode struct {
 	testNode
-	api          *sim.API
+	api          *lab.API
 	omitsActive  bool          // never lists its active jobs
 	ambiguous    bool          // leaves open whether it received a first attempt
 	heartbeatNow chan struct{} // requests a heartbeat before the next interval

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -28,8 +28,8 @@ const (
 )
 
 // newSchedulerClient returns a client of the scheduler's HTTP API with a short timeout.
-func newSchedulerClient(url string) *sim.API {
-	p := sim.NewAPI(url)
+func newSchedulerClient(url string) *lab.API {
+	p := lab.NewAPI(url)
 	p.HTTP.Timeout = answerTimeout
 	return p
 }
@@ -52,7 +52,7 @@ func runCallers(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready 
 type caller struct {
 	name    string
 	journal *journal.Writer
-	api     *sim.API
+	api     *lab.API
 	rand    *rand.Rand
 }
 

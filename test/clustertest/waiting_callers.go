@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/clustertest/journal"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -41,9 +41,9 @@ func runWaitingCallers(ctx context.Context, cfg DriverConfig, j *journal.Writer,
 	defer outcomes.Close()
 	// A connection of its own for each request: what it is answered is then the answer of one instance.
 	transport := &http.Transport{DisableKeepAlives: true}
-	var instances []*sim.API
+	var instances []*lab.API
 	for _, url := range cfg.Instances {
-		instances = append(instances, &sim.API{URL: url, HTTP: &http.Client{Transport: transport}})
+		instances = append(instances, &lab.API{URL: url, HTTP: &http.Client{Transport: transport}})
 	}
 	var running sync.WaitGroup
 	for i := range cfg.Count {
@@ -62,7 +62,7 @@ func runWaitingCallers(ctx context.Context, cfg DriverConfig, j *journal.Writer,
 type waitingCaller struct {
 	*caller
 	tenant    string
-	instances []*sim.API
+	instances []*lab.API
 	rand      *rand.Rand
 	open      sync.WaitGroup
 }

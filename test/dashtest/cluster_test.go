@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -74,7 +74,7 @@ func startCluster(t testing.TB, instances, conversations int) *testCluster {
 // waitStats waits until every instance has statistics: before the leader has published the first ones, their routes answer with an error.
 func (c *testCluster) waitStats() {
 	for _, i := range c.instances {
-		api := sim.NewAPI(i.URL())
+		api := lab.NewAPI(i.URL())
 		api.Token = keys["operator"]
 		for {
 			err := api.Get(c.t.Context(), "/api/v1/stats", new(wire.Stats))
@@ -114,24 +114,24 @@ func (c *testCluster) startFleet(conversations int) {
 		running.Wait()
 	})
 	quiet := slog.New(slog.DiscardHandler)
-	nodes := append(sim.DemoNodes(), sim.ContestedNode())
+	nodes := append(lab.DemoNodes(), lab.ContestedNode())
 	for _, n := range nodes {
 		n.Token = nodeToken
 		running.Go(func() { _ = n.Run(ctx, c.balancer.URL(), quiet) }) // the error is that of the cancelled context
 	}
-	api := sim.NewAPI(c.balancer.URL())
+	api := lab.NewAPI(c.balancer.URL())
 	api.Token = keys["operator"]
 	defer api.Close()
-	c.must(sim.WaitNodes(ctx, api, len(nodes)))
+	c.must(lab.WaitNodes(ctx, api, len(nodes)))
 	running.Go(func() {
-		(&sim.Rivals{URL: c.balancer.URL(), Token: keys["operator"], Tenants: []string{"acme", "beta"}, Callers: 4}).Run(ctx)
+		(&lab.Rivals{URL: c.balancer.URL(), Token: keys["operator"], Tenants: []string{"acme", "beta"}, Callers: 4}).Run(ctx)
 	})
 	for i := range conversations {
 		running.Go(func() {
 			for ctx.Err() == nil { // a session that is lost with its instance is followed by another
-				_ = (&sim.Conversation{
-					URL: c.balancer.URL(), Token: keys["operator"], Langs: sim.LanguagePairs[i%len(sim.LanguagePairs)],
-					Pause: sim.LogNormal(600*time.Millisecond, 0.5), OnUtterance: func(sim.Utterance) {}, OnResume: func() {},
+				_ = (&lab.Conversation{
+					URL: c.balancer.URL(), Token: keys["operator"], Langs: lab.LanguagePairs[i%len(lab.LanguagePairs)],
+					Pause: lab.LogNormal(600*time.Millisecond, 0.5), OnUtterance: func(lab.Utterance) {}, OnResume: func() {},
 				}).Run(ctx)
 			}
 		})

@@ -6,7 +6,7 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/sim"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -19,7 +19,7 @@ const (
 
 // holdJobs registers the holder, unless it is registered, and dispatches jobs to it.
 func (c *testCluster) holdJobs() error {
-	nodes, callers := sim.NewAPI(c.balancer.URL()), sim.NewAPI(c.balancer.URL())
+	nodes, callers := lab.NewAPI(c.balancer.URL()), lab.NewAPI(c.balancer.URL())
 	nodes.Token, callers.Token = nodeToken, keys["operator"]
 	defer nodes.Close()
 	defer callers.Close()
@@ -48,7 +48,7 @@ func (c *testCluster) holdJobs() error {
 
 // makeDeadLetters puts messages that no instance understands into the inboxes of all instances.
 func (c *testCluster) makeDeadLetters() error {
-	api := sim.NewAPI(c.balancer.URL())
+	api := lab.NewAPI(c.balancer.URL())
 	api.Token = keys["operator"]
 	defer api.Close()
 	var list wire.InstanceList

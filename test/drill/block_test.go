@@ -16,8 +16,8 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -64,7 +64,7 @@ reserved_ttl_seconds = 13
 	var callers sync.WaitGroup
 	for n := range blockCallers {
 		callers.Go(func() {
-			api := sim.NewAPI(c.Instances[n%len(c.Instances)].URL())
+			api := lab.NewAPI(c.Instances[n%len(c.Instances)].URL())
 			defer api.Close()
 			for time.Now().Before(end) {
 				request := wire.DispatchRequest{SessionID: fmt.Sprint("s", n), SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -50,7 +50,7 @@ func TestConnectionsFlap(t *testing.T) {
 	d.nodeCount = flapNodes
 	d.Must(d.waitAllNodes())
 	for _, at := range c.Instances {
-		api := sim.NewAPI(at.URL())
+		api := lab.NewAPI(at.URL())
 		defer api.Close()
 		d.apis = append(d.apis, api)
 	}
@@ -66,7 +66,7 @@ func TestConnectionsFlap(t *testing.T) {
 // flapDrill has what the nodes of the drill share.
 type flapDrill struct {
 	*testCluster
-	apis   []*sim.API
+	apis   []*lab.API
 	worked atomic.Int64 // nanoseconds, of all nodes
 	full   atomic.Int64 // jobs that came to a node without a free slot
 

@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
@@ -61,7 +61,7 @@ func startKillDrill(t *testing.T, settings string) (context.Context, *killDrill)
 	t.Helper()
 	binary := buildOnce(t)
 	c := startTestCluster(t, binary, *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(settings))
-	d := &killDrill{testCluster: c, binary: binary, apis: make(map[*clustertest.Instance]*sim.API)}
+	d := &killDrill{testCluster: c, binary: binary, apis: make(map[*clustertest.Instance]*lab.API)}
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(func() {
@@ -72,7 +72,7 @@ func startKillDrill(t *testing.T, settings string) (context.Context, *killDrill)
 		}
 	})
 	for n, at := range c.Instances {
-		d.apis[at] = sim.NewAPI(at.URL())
+		d.apis[at] = lab.NewAPI(at.URL())
 		cfg := node.Config{
 			ID: fmt.Sprint("free-", n), URLs: []string{at.URL()}, Slots: 2, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second,
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
@@ -110,7 +110,7 @@ func quantiles(times []time.Duration) string {
 type killDrill struct {
 	*testCluster
 	binary   string
-	apis     map[*clustertest.Instance]*sim.API
+	apis     map[*clustertest.Instance]*lab.API
 	received sync.Map // when a job came to a node that is not killed
 }
 

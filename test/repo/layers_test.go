@@ -13,15 +13,15 @@ const module = "github.com/lingua-scheduler/lingua/"
 // layers are the packages from the lowest layer up. A package may import only packages of lower layers.
 var layers = [][]string{
 	{"internal/run", "test/testrun"},
-	{"wire", "wire/oggopus", "internal/window", "web/dashboard", "internal/endpoints", "internal/latency", "test/child", "test/docpage", "test/sources", "test/tlstest", "test/clustertest/journal", "internal/modelhub", "test/otlptest", "bench/stats", "internal/store/fairqueue"},
+	{"wire", "wire/oggopus", "internal/window", "web/dashboard", "internal/endpoints", "test/child", "test/docpage", "test/sources", "test/tlstest", "test/clustertest/journal", "internal/modelhub", "test/otlptest", "bench/stats", "internal/store/fairqueue"},
 	{"test/stalltest", "internal/wirespec", "test/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},
 	{"internal/store", "internal/auth", "internal/compat"},
 	{"internal/store/memstore", "internal/store/redisstore", "test/storetest", "internal/telemetry", "internal/fleet", "internal/audio", "internal/journal", "internal/revocation", "internal/tracing", "internal/jobring", "internal/tenants"},
 	{"internal/pick", "internal/bus"},
 	{"internal/dispatch", "internal/config", "internal/guard", "internal/pools"},
-	{"internal/nodes", "internal/nodetable", "internal/sim"},
-	{"internal/convert", "internal/loadtest"},
+	{"internal/nodes", "internal/nodetable"},
+	{"internal/convert", "internal/lab"},
 	{"internal/session", "internal/nodeconn"},
 	{"internal/server"},
 	{"internal/scheduler"},

@@ -89,7 +89,7 @@ var untimed = []string{
 	"internal/journal/", "internal/telemetry/", "internal/revocation/", "internal/pools/", "internal/config/", "internal/auth/", "internal/scheduler/store.go",
 	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/dispatch/lost.go", "internal/nodes/directionlists.go",
 	// Not part of a running scheduler.
-	"internal/loadtest/", "internal/sim/", "test/clustertest/", "test/redistest/", "test/stalltest/", "test/", "internal/modelhub/", "test/storetest/",
+	"internal/lab/", "internal/lab/", "test/clustertest/", "test/redistest/", "test/stalltest/", "test/", "internal/modelhub/", "test/storetest/",
 	"internal/run/", "test/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",
 }
 

@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"fmt"
@@ -7,8 +7,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"github.com/lingua-scheduler/lingua/internal/latency"
 )
 
 // WriteText writes the report for people, and with histogram the distribution of each latency.
@@ -146,7 +144,7 @@ func writeHistogram(w io.Writer, l namedLatency) {
 }
 
 func formatMS(ms float64) string {
-	return latency.Format(time.Duration(ms * float64(time.Millisecond)))
+	return FormatLatency(time.Duration(ms * float64(time.Millisecond)))
 }
 
 // seconds formats a number of seconds.

@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -24,9 +23,9 @@ const (
 
 // httpDriver sends dispatches over HTTP and reads each job until it has ended.
 type httpDriver struct {
-	cfg      *Config
+	cfg      *LoadConfig
 	run      string
-	apis     []*sim.API
+	apis     []*API
 	recorder *recorder
 
 	ctx     context.Context
@@ -93,14 +92,14 @@ func (d *httpDriver) dispatch(ctx context.Context, q request) (sample, *requestE
 	// Both are upper bounds of the time of the result: the read that found it, and the answer to the dispatch plus the
 	// duration of the job, which is in its record. The second does not depend on how often the job is read.
 	s[whole] = min(read, answered+time.Duration(job.UpdatedMS-job.CreatedMS)*time.Millisecond)
-	if work := sim.WorkTime(job.Result); d.cfg.Nodes > 0 && work > 0 {
+	if work := WorkTime(job.Result); d.cfg.Nodes > 0 && work > 0 {
 		s[overhead] = s[whole] - work
 	}
 	return s, nil
 }
 
 // awaitEnd reads a job until it has ended.
-func (d *httpDriver) awaitEnd(ctx context.Context, api *sim.API, id string) (*wire.Job, error) {
+func (d *httpDriver) awaitEnd(ctx context.Context, api *API, id string) (*wire.Job, error) {
 	for run.SleepJitter(ctx, d.cfg.Poll, 0.2) {
 		var job wire.Job
 		err := api.Get(ctx, "/v1/jobs/"+url.PathEscape(id), &job)
@@ -120,7 +119,7 @@ func (d *httpDriver) awaitEnd(ctx context.Context, api *sim.API, id string) (*wi
 }
 
 // cancel ends a job whose outcome is no longer awaited.
-func (d *httpDriver) cancel(api *sim.API, id string) {
+func (d *httpDriver) cancel(api *API, id string) {
 	ctx, cancel := context.WithTimeout(d.ctx, cancelTimeout)
 	defer cancel()
 	var out wire.CancelResponse

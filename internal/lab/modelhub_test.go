@@ -1,4 +1,4 @@
-package modelhub_test
+package lab_test
 
 import (
 	"context"
@@ -12,16 +12,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"go.uber.org/goleak"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/test/docpage"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 // start serves a stand-in until the test ends.
-func start(t *testing.T, h *modelhub.StandIn) *httptest.Server {
+func start(t *testing.T, h *lab.ModelHub) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -67,9 +65,9 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			documented["headers"] = b.Body
 		}
 	}
-	srv := start(t, modelhub.NewStandIn("", modelhub.DemoServices()...))
-	_, header, list := do(t, srv, "GET", modelhub.ServicesPath, "")
-	_, _, one := do(t, srv, "GET", modelhub.ServicesPath+"/nmt-multi", "")
+	srv := start(t, lab.NewModelHub("", lab.DemoServices()...))
+	_, header, list := do(t, srv, "GET", lab.ServicesPath, "")
+	_, _, one := do(t, srv, "GET", lab.ServicesPath+"/nmt-multi", "")
 	if diff := cmp.Diff(documented["answer GET model_hub.url"], list); diff != "" {
 		t.Errorf("the list (-docs +answer):\n%s", diff)
 	}
@@ -82,12 +80,12 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			t.Errorf("%s is %q, in the docs %q", name, got, value)
 		}
 	}
-	for _, f := range modelhub.Faults() {
+	for _, f := range lab.Faults() {
 		if !strings.Contains(page.Text, "| `"+string(f)+"` |") {
 			t.Errorf("the page does not describe the fault %s", f)
 		}
 	}
-	checked := modelhub.List{Services: modelhub.DemoServices()}
+	checked := modelhub.HubList{Services: lab.DemoServices()}
 	if err := checked.Check(); err != nil {
 		t.Error(err)
 	}
@@ -95,35 +93,35 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 
 func TestConditionalRequests(t *testing.T) {
 	t.Parallel()
-	h := modelhub.NewStandIn("", modelhub.DemoServices()...)
+	h := lab.NewModelHub("", lab.DemoServices()...)
 	srv := start(t, h)
-	_, first, _ := do(t, srv, "GET", modelhub.ServicesPath, "")
+	_, first, _ := do(t, srv, "GET", lab.ServicesPath, "")
 	for name, from := range map[string]string{"If-None-Match": "ETag", "If-Modified-Since": "Last-Modified"} {
-		if status, _, body := do(t, srv, "GET", modelhub.ServicesPath, "", name, first.Get(from)); status != http.StatusNotModified || body != "" {
+		if status, _, body := do(t, srv, "GET", lab.ServicesPath, "", name, first.Get(from)); status != http.StatusNotModified || body != "" {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
-	h.SetServices(modelhub.Service{ServiceID: "other"})
-	if status, second, _ := do(t, srv, "GET", modelhub.ServicesPath, "", "If-None-Match", first.Get("ETag")); status != 200 || second.Get("ETag") == first.Get("ETag") {
+	h.SetServices(modelhub.HubService{ServiceID: "other"})
+	if status, second, _ := do(t, srv, "GET", lab.ServicesPath, "", "If-None-Match", first.Get("ETag")); status != 200 || second.Get("ETag") == first.Get("ETag") {
 		t.Errorf("after a change: %d %s", status, second.Get("ETag"))
 	}
 }
 
 func TestErrorsOfTheStandIn(t *testing.T) {
 	t.Parallel()
-	srv := start(t, modelhub.NewStandIn("hub-token", modelhub.DemoServices()...))
+	srv := start(t, lab.NewModelHub("hub-token", lab.DemoServices()...))
 	token := []string{"Authorization", "Bearer hub-token"}
 	for _, c := range []struct {
 		method, path string
 		headers      []string
 		want         int
 	}{
-		{"GET", modelhub.ServicesPath, token, 200},
-		{"GET", modelhub.ServicesPath, nil, 401},
-		{"GET", modelhub.ServicesPath, []string{"Authorization", "Bearer other"}, 401},
-		{"GET", modelhub.ServicesPath + "/unknown", token, 404},
+		{"GET", lab.ServicesPath, token, 200},
+		{"GET", lab.ServicesPath, nil, 401},
+		{"GET", lab.ServicesPath, []string{"Authorization", "Bearer other"}, 401},
+		{"GET", lab.ServicesPath + "/unknown", token, 404},
 		{"GET", "/", token, 404},
-		{"POST", modelhub.ServicesPath, token, 405},
+		{"POST", lab.ServicesPath, token, 405},
 	} {
 		if status, _, _ := do(t, srv, c.method, c.path, "", c.headers...); status != c.want {
 			t.Errorf("%s %s with %v: %d, want %d", c.method, c.path, c.headers, status, c.want)
@@ -134,30 +132,30 @@ func TestErrorsOfTheStandIn(t *testing.T) {
 // TestFaults: each fault is what it says, and is set in process or by a request.
 func TestFaults(t *testing.T) {
 	t.Parallel()
-	h := modelhub.NewStandIn("", modelhub.DemoServices()...)
+	h := lab.NewModelHub("", lab.DemoServices()...)
 	srv := start(t, h)
-	for _, f := range modelhub.Faults() {
-		if status, _, body := do(t, srv, "PUT", modelhub.FaultPath, string(f)+"\n"); status != 200 || strings.TrimSpace(body) != string(f) {
+	for _, f := range lab.Faults() {
+		if status, _, body := do(t, srv, "PUT", lab.FaultPath, string(f)+"\n"); status != 200 || strings.TrimSpace(body) != string(f) {
 			t.Errorf("setting %s: %d %s", f, status, body)
 		}
-		if f == modelhub.FaultHang {
+		if f == lab.FaultHang {
 			continue
 		}
-		status, _, body := do(t, srv, "GET", modelhub.ServicesPath, "")
-		var list modelhub.List
+		status, _, body := do(t, srv, "GET", lab.ServicesPath, "")
+		var list modelhub.HubList
 		err := json.Unmarshal([]byte(body), &list)
-		got := map[modelhub.Fault]bool{
-			modelhub.FaultNone: status == 200 && list.Check() == nil, modelhub.FaultFail: status == 503, modelhub.FaultRubbish: status == 200 && err != nil,
-			modelhub.FaultEmpty: status == 200 && err == nil && len(list.Services) == 0, modelhub.FaultOversized: len(body) > modelhub.MaxBody, modelhub.FaultRedirect: status == 302,
+		got := map[lab.Fault]bool{
+			lab.FaultNone: status == 200 && list.Check() == nil, lab.FaultFail: status == 503, lab.FaultRubbish: status == 200 && err != nil,
+			lab.FaultEmpty: status == 200 && err == nil && len(list.Services) == 0, lab.FaultOversized: len(body) > modelhub.MaxBody, lab.FaultRedirect: status == 302,
 		}[f]
 		if !got {
 			t.Errorf("%s: %d %.80s", f, status, body)
 		}
 	}
-	if status, _, _ := do(t, srv, "PUT", modelhub.FaultPath, "explode"); status != 400 {
+	if status, _, _ := do(t, srv, "PUT", lab.FaultPath, "explode"); status != 400 {
 		t.Errorf("an unknown fault: %d", status)
 	}
-	if _, _, body := do(t, srv, "GET", modelhub.FaultPath, ""); strings.TrimSpace(body) != string(modelhub.FaultRedirect) {
+	if _, _, body := do(t, srv, "GET", lab.FaultPath, ""); strings.TrimSpace(body) != string(lab.FaultRedirect) {
 		t.Errorf("an unknown fault was set: %s", body)
 	}
 }
@@ -165,18 +163,18 @@ func TestFaults(t *testing.T) {
 // TestHangingRequestsEnd: with their caller, or when the fault ends.
 func TestHangingRequestsEnd(t *testing.T) {
 	t.Parallel()
-	h := modelhub.NewStandIn("")
-	h.SetFault(modelhub.FaultHang)
+	h := lab.NewModelHub("")
+	h.SetFault(lab.FaultHang)
 	for name, end := range map[string]func(cancel func()){
 		"the caller leaves": func(cancel func()) { cancel() },
-		"the fault ends":    func(func()) { h.SetFault(modelhub.FaultHang) },
+		"the fault ends":    func(func()) { h.SetFault(lab.FaultHang) },
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		before, _ := h.Requests("")
 		go func() {
 			defer close(ended)
-			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", modelhub.ServicesPath, http.NoBody))
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, "GET", lab.ServicesPath, http.NoBody))
 		}()
 		for now := before; now == before; now, _ = h.Requests("") {
 			select {

@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -63,8 +62,8 @@ func (c clock) assignedAt(result json.RawMessage) (time.Time, bool) {
 
 // standIns are the stand-in nodes of a run.
 type standIns struct {
-	cfg  *Config
-	apis []*sim.API
+	cfg  *LoadConfig
+	apis []*API
 	ids  []string
 
 	stop         context.CancelFunc
@@ -79,7 +78,7 @@ func startStandIns(ctx context.Context, r *loadRun) (*standIns, error) {
 	n := &standIns{cfg: &r.cfg, apis: r.apis, ended: make(chan error, r.cfg.Nodes)}
 	nodesCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n.stop = stop
-	worker := &sim.Worker{JobDuration: sim.LogNormal(r.cfg.Work, r.cfg.WorkSpread)}
+	worker := &Worker{JobDuration: LogNormal(r.cfg.Work, r.cfg.WorkSpread)}
 	handler := func(ctx context.Context, job *node.Job) (node.Result, error) {
 		received := time.Now()
 		result, err := worker.Do(ctx, job)
@@ -109,7 +108,7 @@ func startStandIns(ctx context.Context, r *loadRun) (*standIns, error) {
 }
 
 // languages returns the languages of all directions.
-func (c *Config) languages() []string {
+func (c *LoadConfig) languages() []string {
 	var all []string
 	for _, p := range c.Pairs {
 		all = append(all, p.Src, p.Tgt)
@@ -148,7 +147,7 @@ func (n *standIns) awaitReady(ctx context.Context) error {
 }
 
 // readyNodes returns how many nodes an instance could give jobs of a direction to.
-func readyNodes(ctx context.Context, api *sim.API, pair Pair) (int, error) {
+func readyNodes(ctx context.Context, api *API, pair Pair) (int, error) {
 	for cursor := ""; ; {
 		var list wire.DirectionList
 		q := url.Values{"language": {pair.Src}}

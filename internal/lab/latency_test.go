@@ -1,21 +1,21 @@
-package latency_test
+package lab_test
 
 import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/latency"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 )
 
 // TestRecorderWindow checks that the recent figures drop old durations and the overall ones do not.
 func TestRecorderWindow(t *testing.T) {
 	t.Parallel()
-	r := latency.NewRecorder(time.Minute)
+	r := lab.NewLatencyRecorder(time.Minute)
 	if got, want := r.FormatRecent(), "p50 – · p99 – (last 10 s)"; got != want {
 		t.Errorf("empty: %q, want %q", got, want)
 	}
 	r.Record(2 * time.Hour) // recorded as the maximum
-	for range latency.RecentSeconds - 1 {
+	for range lab.RecentSeconds - 1 {
 		r.Rotate()
 		r.Record(2 * time.Millisecond)
 	}
@@ -35,7 +35,7 @@ func TestRecorderWindow(t *testing.T) {
 // duration, which counts as 0.
 func TestMeanIsExact(t *testing.T) {
 	t.Parallel()
-	r := latency.NewRecorder(time.Minute)
+	r := lab.NewLatencyRecorder(time.Minute)
 	if got := r.Mean(); got != 0 {
 		t.Errorf("the mean of nothing is %v, want 0", got)
 	}
@@ -52,7 +52,7 @@ func TestFormat(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		0: "0.00 ms", 1234 * time.Microsecond: "1.23 ms", 345_678 * time.Microsecond: "345 ms", 12_345 * time.Millisecond: "12.35 s",
 	} {
-		if got := latency.Format(d); got != want {
+		if got := lab.FormatLatency(d); got != want {
 			t.Errorf("%v is %q, want %q", d, got, want)
 		}
 	}

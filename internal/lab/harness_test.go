@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"bytes"
@@ -111,8 +111,8 @@ func (s *testScheduler) counter(t *testing.T, series string) int {
 }
 
 // testConfig is a run of half a second that every machine can make. Unless the requests come evenly, once in 10¹⁰ there is none.
-func testConfig(mode Mode, url string) Config {
-	return Config{
+func testConfig(mode Mode, url string) LoadConfig {
+	return LoadConfig{
 		URLs: []string{url}, Name: "test", Mode: mode, Rate: 60, Warmup: 100 * time.Millisecond, Duration: 400 * time.Millisecond,
 		Pairs: []Pair{PrivatePair}, Speech: 200 * time.Millisecond, Timeout: 30 * time.Second, Poll: 10 * time.Millisecond, MaxLag: time.Minute,
 		Nodes: 2, Slots: 64, Work: 5 * time.Millisecond, WorkSpread: 0.3,
@@ -120,9 +120,9 @@ func testConfig(mode Mode, url string) Config {
 }
 
 // mustRun makes a run and checks what holds for every report.
-func mustRun(t *testing.T, ctx context.Context, cfg Config) *Report { //nolint:revive // t is first in all helpers
+func mustRun(t *testing.T, ctx context.Context, cfg LoadConfig) *Report { //nolint:revive // t is first in all helpers
 	t.Helper()
-	r, err := Run(ctx, cfg)
+	r, err := RunLoad(ctx, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -28,10 +27,10 @@ const (
 
 // socketDriver speaks utterances into sessions. Each session has a speaker.
 type socketDriver struct {
-	cfg      *Config
+	cfg      *LoadConfig
 	run      string
 	clock    clock
-	apis     []*sim.API
+	apis     []*API
 	http     *http.Client // of the sessions; nil: each has one of its own
 	recorder *recorder
 	frames   [][]byte // the audio of an utterance
@@ -47,7 +46,7 @@ func newSocketDriver(ctx context.Context, r *loadRun) (*socketDriver, error) {
 	d := &socketDriver{cfg: &r.cfg, run: r.name, clock: r.clock, apis: r.apis, http: r.sockets, recorder: r.recorder}
 	d.ctx, d.stop = context.WithCancel(context.WithoutCancel(ctx))
 	for rest := r.cfg.Speech; rest > 0; rest -= frameDuration {
-		d.frames = append(d.frames, sim.Tone(min(rest, frameDuration)))
+		d.frames = append(d.frames, Tone(min(rest, frameDuration)))
 	}
 	for i := range r.cfg.Sessions {
 		d.speakers = append(d.speakers, &speaker{
@@ -326,7 +325,7 @@ func (s *speaker) finish(q request, e *client.Result, received time.Time) {
 	result[dispatch] = time.Duration(e.Latency.WaitMS+e.Latency.DispatchMS) * time.Millisecond
 	if assigned, ok := d.clock.assignedAt(e.Result); ok {
 		result[dispatch] = assigned.Sub(q.due)
-		result[overhead] = result[whole] - sim.WorkTime(e.Result)
+		result[overhead] = result[whole] - WorkTime(e.Result)
 	}
 	d.recorder.finish(q, result)
 }

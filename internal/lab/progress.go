@@ -1,12 +1,10 @@
-package loadtest
+package lab
 
 import (
 	"context"
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/lingua-scheduler/lingua/internal/latency"
 )
 
 // Phase is what a run is doing.
@@ -49,7 +47,7 @@ const progressInterval = time.Second
 
 // monitor reports the progress of a run.
 type monitor struct {
-	cfg      *Config
+	cfg      *LoadConfig
 	recorder *recorder
 
 	mu      sync.Mutex // held while OnProgress is called, so that its calls do not overlap
@@ -119,8 +117,8 @@ func (m *monitor) report() {
 		p.Sent, p.Done, p.Failed = r.measured.sent, r.measured.done, r.measured.failed
 		p.Open = r.measured.open() + r.warmup.open()
 		recent := r.latencies[whole].Recent()
-		p.P50, p.P99 = latency.FormatQuantile(recent, 50), latency.FormatQuantile(recent, 99)
-		p.Lag = latency.FormatQuantile(r.latencies[lag].Recent(), 99)
+		p.P50, p.P99 = FormatQuantile(recent, 50), FormatQuantile(recent, 99)
+		p.Lag = FormatQuantile(r.latencies[lag].Recent(), 99)
 	})
 	m.cfg.OnProgress(p)
 }

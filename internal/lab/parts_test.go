@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"context"
@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/latency"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -89,12 +88,12 @@ func TestNumberOfSessions(t *testing.T) {
 	}{
 		{HTTP, 0.5, time.Second, 1}, {HTTP, 20, time.Minute, 5}, {Sockets, 30, time.Second, 50}, {Sockets, 40, 100 * time.Millisecond, 10},
 	} {
-		cfg := Config{Mode: c.mode, Rate: c.rate, Speech: c.speech, Pairs: []Pair{PrivatePair}}.withDefaults()
+		cfg := LoadConfig{Mode: c.mode, Rate: c.rate, Speech: c.speech, Pairs: []Pair{PrivatePair}}.withDefaults()
 		if err := cfg.Validate(); cfg.Sessions != c.want || err != nil {
 			t.Errorf("%+v: %d sessions, %v", c, cfg.Sessions, err)
 		}
 	}
-	cfg := Config{Mode: Sockets, Rate: 30, Speech: time.Second, Pairs: []Pair{PrivatePair}, Sessions: 33}
+	cfg := LoadConfig{Mode: Sockets, Rate: 30, Speech: time.Second, Pairs: []Pair{PrivatePair}, Sessions: 33}
 	if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), "34 sessions or more") {
 		t.Errorf("33 sessions that speak 30 s of each second: %v", err)
 	}
@@ -154,7 +153,7 @@ func TestWarmupIsNotMeasured(t *testing.T) {
 // TestHistogramIsPrecise checks the error of percentiles and of the buckets of the report, and that the buckets are complete.
 func TestHistogramIsPrecise(t *testing.T) {
 	t.Parallel()
-	r := latency.NewRecorder(10 * time.Minute)
+	r := NewLatencyRecorder(10 * time.Minute)
 	const n = 100_000
 	for i := range n {
 		r.Record(time.Duration(i+1) * 317 * time.Microsecond)

@@ -1,4 +1,4 @@
-package modelhub
+package lab
 
 import (
 	"bytes"
@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/modelhub"
 )
 
 // Fault is how a stand-in misbehaves.
@@ -47,12 +49,12 @@ const (
 	FaultPath    = "/fault" // GET shows the fault, PUT sets it; a real ModelHub has no such path
 )
 
-// StandIn is a small ModelHub: a list of services in memory, with ETag and Last-Modified, that can be made to misbehave.
-type StandIn struct {
+// ModelHub is a small ModelHub: a list of services in memory, with ETag and Last-Modified, that can be made to misbehave.
+type ModelHub struct {
 	token string
 
 	mu       sync.Mutex
-	services []Service
+	services []modelhub.HubService
 	tag      string
 	changed  time.Time
 	fault    Fault
@@ -61,24 +63,24 @@ type StandIn struct {
 	singles  map[string]int
 }
 
-// NewStandIn makes a stand-in. With a token, it answers only requests that carry it.
-func NewStandIn(token string, services ...Service) *StandIn {
-	h := &StandIn{token: token, fault: FaultNone, released: make(chan struct{}), singles: make(map[string]int)}
+// NewModelHub makes a stand-in. With a token, it answers only requests that carry it.
+func NewModelHub(token string, services ...modelhub.HubService) *ModelHub {
+	h := &ModelHub{token: token, fault: FaultNone, released: make(chan struct{}), singles: make(map[string]int)}
 	h.SetServices(services...)
 	return h
 }
 
 // SetServices replaces the list.
-func (h *StandIn) SetServices(services ...Service) {
+func (h *ModelHub) SetServices(services ...modelhub.HubService) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.services = slices.Clone(services)
-	sum := sha256.Sum256(encode(List{h.services}))
+	sum := sha256.Sum256(encode(modelhub.HubList{Services: h.services}))
 	h.tag, h.changed = `"`+hex.EncodeToString(sum[:8])+`"`, time.Now().UTC().Truncate(time.Second)
 }
 
 // SetFault makes the stand-in misbehave. Requests that hang are answered, with 503.
-func (h *StandIn) SetFault(f Fault) {
+func (h *ModelHub) SetFault(f Fault) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.fault = f
@@ -87,14 +89,14 @@ func (h *StandIn) SetFault(f Fault) {
 }
 
 // Requests returns how many requests there were for the list, and for one service.
-func (h *StandIn) Requests(service string) (lists, singles int) {
+func (h *ModelHub) Requests(service string) (lists, singles int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.lists, h.singles[service]
 }
 
 // ServeHTTP implements http.Handler.
-func (h *StandIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *ModelHub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == FaultPath {
 		h.serveFault(w, r)
 		return
@@ -125,7 +127,7 @@ func (h *StandIn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveFault shows or sets the fault.
-func (h *StandIn) serveFault(w http.ResponseWriter, r *http.Request) {
+func (h *ModelHub) serveFault(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPut {
 		text, _ := io.ReadAll(io.LimitReader(r.Body, 64))
 		f, err := ParseFault(strings.TrimSpace(string(text)))
@@ -141,18 +143,18 @@ func (h *StandIn) serveFault(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveList answers with the list, or that it has not changed.
-func (h *StandIn) serveList(w http.ResponseWriter, r *http.Request) {
+func (h *ModelHub) serveList(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
-	body, tag, changed := encode(List{h.services}), h.tag, h.changed
+	body, tag, changed := encode(modelhub.HubList{Services: h.services}), h.tag, h.changed
 	h.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", tag)
 	http.ServeContent(w, r, "", changed, bytes.NewReader(body))
 }
 
-func (h *StandIn) serveService(w http.ResponseWriter, id string) {
+func (h *ModelHub) serveService(w http.ResponseWriter, id string) {
 	h.mu.Lock()
-	i := slices.IndexFunc(h.services, func(s Service) bool { return s.ServiceID == id })
+	i := slices.IndexFunc(h.services, func(s modelhub.HubService) bool { return s.ServiceID == id })
 	var body []byte
 	if i >= 0 {
 		body = encode(h.services[i])
@@ -179,7 +181,7 @@ func misbehave(w http.ResponseWriter, r *http.Request, f Fault, released <-chan 
 		_, _ = io.WriteString(w, "<html>It works!</html>\n")
 		return
 	case FaultEmpty:
-		_, _ = w.Write(encode(List{Services: []Service{}}))
+		_, _ = w.Write(encode(modelhub.HubList{Services: []modelhub.HubService{}}))
 		return
 	case FaultOversized:
 		_, _ = io.WriteString(w, `{"services": [{"service_id": "`)

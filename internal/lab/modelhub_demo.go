@@ -1,8 +1,10 @@
-package modelhub
+package lab
+
+import "github.com/lingua-scheduler/lingua/internal/modelhub"
 
 // DemoServices are the services of the stand-in, unless others are given. The nodes of the demo have them.
-func DemoServices() []Service {
-	return []Service{
+func DemoServices() []modelhub.HubService {
+	return []modelhub.HubService{
 		{ServiceID: "asr-multi", Name: "Speech recognition, 7 languages", Type: "asr", Versions: []string{"2.1", "2.0"}},
 		{ServiceID: "nmt-multi", Name: "Translation, 42 directions", Type: "nmt", Versions: []string{"3.2", "3.1"}},
 		{ServiceID: "repair-multi", Name: "Semantic repair", Type: "semantic", Versions: []string{"1.4"}},

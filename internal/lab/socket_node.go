@@ -1,4 +1,4 @@
-package sim
+package lab
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -62,7 +61,7 @@ func (n *SocketNode) Run(ctx context.Context, url string, log *slog.Logger) erro
 // demoServices are the services of the demo's ModelHub, as a node declares them.
 func demoServices() []wire.Service {
 	var list []wire.Service
-	for _, s := range modelhub.DemoServices() {
+	for _, s := range DemoServices() {
 		list = append(list, wire.Service{ServiceID: s.ServiceID, Version: s.Versions[0], Type: s.Type, Status: "ready"})
 	}
 	return list

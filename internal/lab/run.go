@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -48,10 +47,10 @@ type driver interface {
 
 // loadRun is one loadRun.
 type loadRun struct {
-	cfg        Config
+	cfg        LoadConfig
 	name       string // unique among all runs
 	clock      clock
-	apis       []*sim.API   // one for each address
+	apis       []*API       // one for each address
 	sockets    *http.Client // of the sessions and the stand-in nodes; nil: each has one of its own
 	schedulers []Scheduler
 	recorder   *recorder
@@ -60,10 +59,10 @@ type loadRun struct {
 	ended      time.Time // when the last request was due, or the load was interrupted
 }
 
-// Run makes a run and reports on it. When the context ends, no further requests are sent, those that are open are awaited, and
+// RunLoad makes a run and reports on it. When the context ends, no further requests are sent, those that are open are awaited, and
 // the report says that the run was interrupted. Nothing of the run is left in the scheduler: sessions are ended, and nodes
 // leave.
-func Run(ctx context.Context, cfg Config) (*Report, error) {
+func RunLoad(ctx context.Context, cfg LoadConfig) (*Report, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -102,7 +101,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	return report, nil
 }
 
-func newRun(cfg Config) *loadRun {
+func newRun(cfg LoadConfig) *loadRun {
 	r := &loadRun{cfg: cfg, name: cfg.Name + "-" + strings.ToLower(rand.Text()[:6]), recorder: newRecorder(cfg.Timeout)}
 	r.clock = clock{run: r.name, start: time.Now()}
 	r.monitor = &monitor{cfg: &r.cfg, recorder: r.recorder}
@@ -110,7 +109,7 @@ func newRun(cfg Config) *loadRun {
 		r.sockets = &http.Client{Transport: &http.Transport{TLSClientConfig: cfg.TLS, Proxy: http.ProxyFromEnvironment}}
 	}
 	for _, address := range cfg.URLs {
-		api := sim.NewAPI(address)
+		api := NewAPI(address)
 		api.SetTLS(cfg.TLS)
 		api.Token, api.HTTP.Timeout = cfg.Token, cfg.Timeout
 		r.apis = append(r.apis, api)
@@ -221,7 +220,7 @@ func (r *loadRun) checkSafety(ctx context.Context, pair Pair) error {
 }
 
 // requestFailed returns the error of a request before the load: that of the scheduler, or that it does not respond.
-func requestFailed(ctx context.Context, api *sim.API, err error) error {
+func requestFailed(ctx context.Context, api *API, err error) error {
 	var refusal *wire.Error
 	switch {
 	case errors.As(err, &refusal):

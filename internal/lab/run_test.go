@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"context"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/sim"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -58,13 +57,13 @@ func TestRunUsesTheFleet(t *testing.T) {
 	s := startScheduler(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var fleet sync.WaitGroup
-	n := &sim.SocketNode{ID: "real", Langs: []string{"en", "zh"}, Slots: 50, Worker: &sim.Worker{JobDuration: sim.LogNormal(time.Millisecond, 0)}}
+	n := &SocketNode{ID: "real", Langs: []string{"en", "zh"}, Slots: 50, Worker: &Worker{JobDuration: LogNormal(time.Millisecond, 0)}}
 	fleet.Go(func() { _ = n.Run(ctx, s.url, slog.New(slog.DiscardHandler)) })
 	defer fleet.Wait()
 	defer cancel()
-	api := sim.NewAPI(s.url)
+	api := NewAPI(s.url)
 	defer api.Close()
-	if err := sim.WaitNodes(t.Context(), api, 1); err != nil {
+	if err := WaitNodes(t.Context(), api, 1); err != nil {
 		t.Fatal(err)
 	}
 	for _, mode := range []Mode{HTTP, Sockets} {
@@ -75,7 +74,7 @@ func TestRunUsesTheFleet(t *testing.T) {
 			t.Errorf("%s: %+v %+v", mode, r, r.Failures)
 		}
 		cfg.Pairs = []Pair{{"en", "fr"}}
-		if _, err := Run(t.Context(), cfg); !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), "en→fr") {
+		if _, err := RunLoad(t.Context(), cfg); !errors.Is(err, ErrUnsuitable) || !strings.Contains(err.Error(), "en→fr") {
 			t.Errorf("%s: a direction that no node serves: %v", mode, err)
 		}
 	}
@@ -117,7 +116,7 @@ func TestStandInsAreKeptFromUsers(t *testing.T) {
 // registerNode registers a node that gets no jobs in this test.
 func registerNode(t *testing.T, s *testScheduler, id string, langs ...string) {
 	t.Helper()
-	api := sim.NewAPI(s.url)
+	api := NewAPI(s.url)
 	api.Token = testKey
 	defer api.Close()
 	slots, callback := 1, "http://127.0.0.1:9/jobs"
@@ -169,7 +168,7 @@ func TestRunInterruptedBeforeTheLoad(t *testing.T) {
 				interrupt()
 			}
 		}
-		if r, err := Run(ctx, cfg); !errors.Is(err, context.Canceled) {
+		if r, err := RunLoad(ctx, cfg); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: %+v %v", phase, r, err)
 		}
 	}
@@ -280,12 +279,12 @@ func TestRunWithKeys(t *testing.T) {
 			t.Errorf("%s, with a token for nodes: %+v %+v", name, r.Requests, r.Failures)
 		}
 		cfg.Name = "bench"
-		if _, err := Run(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "bench-") {
+		if _, err := RunLoad(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "bench-") {
 			t.Errorf("%s: a token for other nodes: %v", name, err)
 		}
 		cfg.Token = "wrong"
 		var refusal *wire.Error
-		if _, err := Run(t.Context(), cfg); !errors.As(err, &refusal) || refusal.Code != wire.Unauthorized {
+		if _, err := RunLoad(t.Context(), cfg); !errors.As(err, &refusal) || refusal.Code != wire.Unauthorized {
 			t.Errorf("%s: a wrong key: %v", name, err)
 		}
 	}
@@ -375,7 +374,7 @@ func TestUnreachableScheduler(t *testing.T) {
 	s := httptest.NewServer(http.NotFoundHandler())
 	s.Close()
 	address := strings.Replace(s.URL, "://", "://user:secret@", 1)
-	_, err := Run(t.Context(), testConfig(HTTP, address))
+	_, err := RunLoad(t.Context(), testConfig(HTTP, address))
 	var unreachable *UnreachableError
 	if !errors.As(err, &unreachable) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "://user:") {
 		t.Errorf("%v", err)

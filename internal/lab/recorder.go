@@ -1,10 +1,8 @@
-package loadtest
+package lab
 
 import (
 	"sync"
 	"time"
-
-	"github.com/lingua-scheduler/lingua/internal/latency"
 )
 
 // series is one of the latencies that are recorded.
@@ -51,7 +49,7 @@ func (c *counts) open() int { return max(c.sent-c.done-c.failed, 0) }
 // recorder records the outcome of every request. Its methods may be called from any goroutine.
 type recorder struct {
 	mu               sync.Mutex
-	latencies        [seriesCount]*latency.Recorder
+	latencies        [seriesCount]*LatencyRecorder
 	measured, warmup counts
 	failures         map[failureKey]*failureCount
 	warnings         map[string]*failureCount // of sessions, by code
@@ -63,7 +61,7 @@ type recorder struct {
 func newRecorder(limit time.Duration) *recorder {
 	r := &recorder{failures: make(map[failureKey]*failureCount), warnings: make(map[string]*failureCount)}
 	for i := range r.latencies {
-		r.latencies[i] = latency.NewRecorder(limit)
+		r.latencies[i] = NewLatencyRecorder(limit)
 	}
 	return r
 }

@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"cmp"
@@ -9,8 +9,6 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
-
-	"github.com/lingua-scheduler/lingua/internal/latency"
 )
 
 // Report is the outcome of a run. Its JSON is described in docs/load-testing.md.
@@ -173,7 +171,7 @@ func rate(n int, seconds float64) float64 {
 	return float64(n) / seconds
 }
 
-func (c *Config) settings() Settings {
+func (c *LoadConfig) settings() Settings {
 	s := Settings{
 		Mode: c.Mode, Rate: c.Rate, Arrivals: "poisson", WarmupSeconds: c.Warmup.Seconds(), DurationSeconds: c.Duration.Seconds(),
 		Sessions: c.Sessions, TimeoutSeconds: c.Timeout.Seconds(), MaxLagMS: milliseconds(c.MaxLag), Nodes: c.Nodes,
@@ -211,7 +209,7 @@ func reportFailures[K comparable](all map[K]*failureCount, names func(K) (code, 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // summarise returns the distribution of a latency; nil if it was never recorded.
-func summarise(r *latency.Recorder) *Latency {
+func summarise(r *LatencyRecorder) *Latency {
 	h := r.Overall()
 	if h.TotalCount() == 0 {
 		return nil
@@ -245,7 +243,7 @@ func coarse(h *hdrhistogram.Histogram) *hdrhistogram.Histogram {
 const minRequests = 1000
 
 // judge decides whether the run is valid, and notes what its reader should know.
-func (r *Report) judge(cfg *Config) {
+func (r *Report) judge(cfg *LoadConfig) {
 	invalid := func(format string, args ...any) { r.Invalid = append(r.Invalid, fmt.Sprintf(format, args...)) }
 	note := func(format string, args ...any) { r.Notes = append(r.Notes, fmt.Sprintf(format, args...)) }
 	if r.Requests.Sent == 0 {

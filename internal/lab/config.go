@@ -1,4 +1,4 @@
-package loadtest
+package lab
 
 import (
 	"cmp"
@@ -24,8 +24,8 @@ const (
 	Sockets Mode = "sockets" // utterances that are spoken into sessions over WebSockets
 )
 
-// Config describes a run. Every field but the tokens, Sessions, Nodes and what concerns only them is required.
-type Config struct {
+// LoadConfig describes a run. Every field but the tokens, Sessions, Nodes and what concerns only them is required.
+type LoadConfig struct {
 	URLs      []string // of the instances, or of the load balancer
 	Token     string   // an operator's key
 	NodeToken string   // of the stand-in nodes; empty: Token
@@ -110,7 +110,7 @@ const (
 )
 
 // withDefaults fills in what follows from the rest of the configuration.
-func (c Config) withDefaults() Config {
+func (c LoadConfig) withDefaults() LoadConfig {
 	c.NodeToken = cmp.Or(c.NodeToken, c.Token)
 	if c.Sessions == 0 {
 		c.Sessions = int(math.Ceil(max(1, c.Rate/defaultSessionRate)))
@@ -122,12 +122,12 @@ func (c Config) withDefaults() Config {
 }
 
 // sessionsFor returns how many sessions speak at the rate if each speaks for a share of its time.
-func (c *Config) sessionsFor(share float64) int {
+func (c *LoadConfig) sessionsFor(share float64) int {
 	return int(math.Ceil(c.Rate * c.Speech.Seconds() / share))
 }
 
 // Validate returns an error if the run cannot be made as it is described, whatever the scheduler.
-func (c *Config) Validate() error {
+func (c *LoadConfig) Validate() error {
 	if c.Mode == Sockets && c.Sessions > 0 {
 		if need := c.sessionsFor(maxSessionLoad); c.Sessions < need {
 			return fmt.Errorf("%d sessions cannot speak %v utterances of %v each second: use %d sessions or more, or shorter utterances",
@@ -141,13 +141,13 @@ func (c *Config) Validate() error {
 }
 
 // capacity returns how many jobs a second the stand-in nodes can do; infinite if their work takes no time.
-func (c *Config) capacity() float64 {
+func (c *LoadConfig) capacity() float64 {
 	mean := c.Work.Seconds() * math.Exp(c.WorkSpread*c.WorkSpread/2) // of the log-normal distribution
 	return float64(c.Nodes*c.Slots) / mean
 }
 
 // allLoopback reports whether every address is one of this machine.
-func (c *Config) allLoopback() bool {
+func (c *LoadConfig) allLoopback() bool {
 	for _, address := range c.URLs {
 		u, err := url.Parse(address)
 		if err != nil || !config.IsLoopback(u.Hostname()) {
