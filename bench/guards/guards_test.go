@@ -15,8 +15,8 @@ import (
 	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/lab"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -24,9 +24,9 @@ import (
 
 // TestBesideModelHubFaults measures dispatch while the ModelHub is down, hangs and answers rubbish.
 func TestBesideModelHubFaults(t *testing.T) {
-	services := make([]modelhub.HubService, 1000)
+	services := make([]health.HubService, 1000)
 	for i := range services {
-		services[i] = modelhub.HubService{ServiceID: fmt.Sprintf("service-%04d", i), Name: "a service", Type: "nmt", Versions: []string{"2.0", "1.0"}}
+		services[i] = health.HubService{ServiceID: fmt.Sprintf("service-%04d", i), Name: "a service", Type: "nmt", Versions: []string{"2.0", "1.0"}}
 	}
 	hub := lab.NewModelHub("", services...)
 	var down atomic.Bool

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/lab"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
 )
 
 type modelHubCmd struct {
@@ -55,12 +55,12 @@ func (c *modelHubCmd) Run(ctx context.Context, io streams) error {
 }
 
 // readServices reads a list of services.
-func readServices(file string) ([]modelhub.HubService, error) {
+func readServices(file string) ([]health.HubService, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil, err
 	}
-	var list modelhub.HubList
+	var list health.HubList
 	if err := json.Unmarshal(text, &list); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/lab"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -23,7 +23,7 @@ import (
 func TestModelHub(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "services.json")
-	want := modelhub.HubList{Services: []modelhub.HubService{{ServiceID: "asr", Versions: []string{"1"}}}}
+	want := health.HubList{Services: []health.HubService{{ServiceID: "asr", Versions: []string{"1"}}}}
 	text, err := json.Marshal(want)
 	if err != nil {
 		t.Fatal(err)
@@ -69,7 +69,7 @@ func TestModelHub(t *testing.T) {
 		return resp.StatusCode, text
 	}
 	_, body := send("GET", lab.ServicesPath, "")
-	var got modelhub.HubList
+	var got health.HubList
 	if err := json.Unmarshal(body, &got); err != nil || !cmp.Equal(want, got) {
 		t.Errorf("%v: %s", err, body)
 	}

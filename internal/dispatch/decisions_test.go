@@ -9,14 +9,14 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/jobring"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // runRemembering runs a test with a dispatcher that remembers its decisions.
-func runRemembering(t *testing.T, fn func(h *harness, ring *jobring.Ring)) {
+func runRemembering(t *testing.T, fn func(h *harness, ring *stats.JobRing)) {
 	t.Helper()
-	ring := jobring.New()
+	ring := stats.NewJobRing()
 	runWith(t, func(c *dispatch.Config) { c.Ring = ring }, func(h *harness) { fn(h, ring) })
 }
 
@@ -33,7 +33,7 @@ func (h *harness) fillElsewhere(id core.NodeID, job string) {
 }
 
 // decision returns the one decision about a job.
-func decision(t *testing.T, ring *jobring.Ring, id core.JobID) jobring.Decision {
+func decision(t *testing.T, ring *stats.JobRing, id core.JobID) stats.Decision {
 	t.Helper()
 	all := ring.Decisions(id)
 	if len(all) != 1 {
@@ -45,7 +45,7 @@ func decision(t *testing.T, ring *jobring.Ring, id core.JobID) jobring.Decision 
 // TestDecisionOfASample: a node that turns out to be full is remembered as such, before the one that was chosen.
 func TestDecisionOfASample(t *testing.T) {
 	t.Parallel()
-	runRemembering(t, func(h *harness, ring *jobring.Ring) {
+	runRemembering(t, func(h *harness, ring *stats.JobRing) {
 		h.stopFollower() // it would see what other instances do
 		full := 0
 		for i := range 20 { // until the full one is tried first
@@ -77,7 +77,7 @@ func TestDecisionOfASample(t *testing.T) {
 // one by one.
 func TestDecisionOfAnExhaustiveSelection(t *testing.T) {
 	t.Parallel()
-	runRemembering(t, func(h *harness, ring *jobring.Ring) {
+	runRemembering(t, func(h *harness, ring *stats.JobRing) {
 		h.stopFollower() // it would see what other instances do
 		const count, free = 30, core.NodeID("n-17")
 		for i := range count {
@@ -95,7 +95,7 @@ func TestDecisionOfAnExhaustiveSelection(t *testing.T) {
 			p := h.dispatch(withRequestID(fmt.Sprint("r-", round)))
 			d := decision(t, ring, p.Job)
 			last, others := len(d.Candidates)-1, d.Others[core.ReasonFull]
-			if d.Node != free || d.Candidates[last] != (core.Candidate{Node: free}) || len(d.Candidates) > jobring.MaxCandidates {
+			if d.Node != free || d.Candidates[last] != (core.Candidate{Node: free}) || len(d.Candidates) > stats.MaxCandidates {
 				t.Errorf("the decision is %+v", d)
 			}
 			for _, c := range d.Candidates[:last] {
@@ -103,7 +103,7 @@ func TestDecisionOfAnExhaustiveSelection(t *testing.T) {
 					t.Errorf("%s was rejected for %q", c.Node, c.Reason)
 				}
 			}
-			if len(d.Candidates)+others > count || len(d.Candidates) < jobring.MaxCandidates && others > 0 {
+			if len(d.Candidates)+others > count || len(d.Candidates) < stats.MaxCandidates && others > 0 {
 				t.Errorf("%d nodes are listed and %d others counted", len(d.Candidates), others)
 			}
 			rejected += last + others
@@ -121,7 +121,7 @@ func TestDecisionOfAnExhaustiveSelection(t *testing.T) {
 // TestDecisionOfThePreferredNode: the node that the client prefers is the only candidate.
 func TestDecisionOfThePreferredNode(t *testing.T) {
 	t.Parallel()
-	runRemembering(t, func(h *harness, ring *jobring.Ring) {
+	runRemembering(t, func(h *harness, ring *stats.JobRing) {
 		h.addNode("n1", 1)
 		h.addNode("n2", 1)
 		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNode = "n2" })
@@ -140,7 +140,7 @@ func TestDecisionOfThePreferredNode(t *testing.T) {
 // TestRefusalsAreNotRemembered: a request without a node leaves no decision.
 func TestRefusalsAreNotRemembered(t *testing.T) {
 	t.Parallel()
-	runRemembering(t, func(h *harness, ring *jobring.Ring) {
+	runRemembering(t, func(h *harness, ring *stats.JobRing) {
 		h.addNode("n1", 1)
 		h.fillElsewhere("n1", "elsewhere")
 		h.dispatchRefused()

@@ -31,10 +31,10 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
@@ -73,7 +73,7 @@ type Config struct {
 	// Tracer makes the traces of jobs; nil: there are none.
 	Tracer *tracing.Tracer
 	// Ring remembers ended jobs and how nodes were chosen; nil: nothing is remembered.
-	Ring *jobring.Ring
+	Ring *stats.JobRing
 	// MaxWaiting is how many requests may wait for a slot in the queue of a pool; tenants that have less than their part of it may exceed it.
 	MaxWaiting int
 	// SendOffer sends an offer to another instance; nil: there is none. With ErrInstanceAbsent and ErrInboxFull it was certainly not sent; with any
@@ -174,7 +174,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 }
 
 // Ring returns what this instance remembers of ended jobs and of decisions; nil: nothing.
-func (d *Dispatcher) Ring() *jobring.Ring { return d.cfg.Ring }
+func (d *Dispatcher) Ring() *stats.JobRing { return d.cfg.Ring }
 
 // InFlight returns the number of in-flight jobs of this instance.
 func (d *Dispatcher) InFlight() int { return d.inFlight.len() }

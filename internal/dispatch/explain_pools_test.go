@@ -9,8 +9,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -164,7 +164,7 @@ func TestExplainedPoolsAreBounded(t *testing.T) {
 // TestDecisionsHaveThePool: what is remembered of a choice names the pool of the node, also if all nodes were surveyed.
 func TestDecisionsHaveThePool(t *testing.T) {
 	t.Parallel()
-	runWith(t, func(c *dispatch.Config) { c.Ring = jobring.New() }, func(h *harness) {
+	runWith(t, func(c *dispatch.Config) { c.Ring = stats.NewJobRing() }, func(h *harness) {
 		h.divideForExplanations(func(*core.Pools) {})
 		for i, want := range []core.PoolID{"large", "small"} {
 			p := h.dispatch(withRequestID(fmt.Sprint("r", i)), func(s *core.Spec) { s.Options.RequiredServices = []string{"asr-" + string(want)} })

@@ -13,13 +13,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
+
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -49,7 +50,7 @@ type harness struct {
 	warnings   logBuffer
 	outcomes   fakeOutcomes
 	// unavailable marks the services that nodes report as unavailable.
-	unavailable *guard.UnavailableWorker
+	unavailable *health.UnavailableWorker
 	// stopFollower stops following the store: from then on the fleet becomes stale.
 	stopFollower func()
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
@@ -27,7 +27,7 @@ type selector struct {
 	prober  *prober
 	pools   poolCounter
 	open    *openClasses
-	ring    *jobring.Ring
+	ring    *stats.JobRing
 	metrics *telemetry.Metrics
 	log     *slog.Logger
 }

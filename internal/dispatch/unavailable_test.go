@@ -7,8 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 )
 
@@ -19,7 +20,7 @@ func (noCatalog) Refresh(string) {}
 
 // startMarking starts the worker that marks services, and returns how to stop it.
 func (h *harness) startMarking() (stop func()) {
-	h.unavailable = guard.NewUnavailableWorker(guard.UnavailableOptions{
+	h.unavailable = health.NewUnavailableWorker(health.UnavailableOptions{
 		MarkFor: time.Minute, Debounce: 5 * time.Second, Limit: 60, Window: time.Minute, Store: h.store, Fleet: h.fleet, Catalog: noCatalog{}, Metrics: h.metrics, Log: h.log,
 	})
 	ctx, cancel := context.WithCancel(h.t.Context())

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/health"
 )
 
 // Fault is how a stand-in misbehaves.
@@ -54,7 +54,7 @@ type ModelHub struct {
 	token string
 
 	mu       sync.Mutex
-	services []modelhub.HubService
+	services []health.HubService
 	tag      string
 	changed  time.Time
 	fault    Fault
@@ -64,18 +64,18 @@ type ModelHub struct {
 }
 
 // NewModelHub makes a stand-in. With a token, it answers only requests that carry it.
-func NewModelHub(token string, services ...modelhub.HubService) *ModelHub {
+func NewModelHub(token string, services ...health.HubService) *ModelHub {
 	h := &ModelHub{token: token, fault: FaultNone, released: make(chan struct{}), singles: make(map[string]int)}
 	h.SetServices(services...)
 	return h
 }
 
 // SetServices replaces the list.
-func (h *ModelHub) SetServices(services ...modelhub.HubService) {
+func (h *ModelHub) SetServices(services ...health.HubService) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.services = slices.Clone(services)
-	sum := sha256.Sum256(encode(modelhub.HubList{Services: h.services}))
+	sum := sha256.Sum256(encode(health.HubList{Services: h.services}))
 	h.tag, h.changed = `"`+hex.EncodeToString(sum[:8])+`"`, time.Now().UTC().Truncate(time.Second)
 }
 
@@ -145,7 +145,7 @@ func (h *ModelHub) serveFault(w http.ResponseWriter, r *http.Request) {
 // serveList answers with the list, or that it has not changed.
 func (h *ModelHub) serveList(w http.ResponseWriter, r *http.Request) {
 	h.mu.Lock()
-	body, tag, changed := encode(modelhub.HubList{Services: h.services}), h.tag, h.changed
+	body, tag, changed := encode(health.HubList{Services: h.services}), h.tag, h.changed
 	h.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", tag)
@@ -154,7 +154,7 @@ func (h *ModelHub) serveList(w http.ResponseWriter, r *http.Request) {
 
 func (h *ModelHub) serveService(w http.ResponseWriter, id string) {
 	h.mu.Lock()
-	i := slices.IndexFunc(h.services, func(s modelhub.HubService) bool { return s.ServiceID == id })
+	i := slices.IndexFunc(h.services, func(s health.HubService) bool { return s.ServiceID == id })
 	var body []byte
 	if i >= 0 {
 		body = encode(h.services[i])
@@ -181,7 +181,7 @@ func misbehave(w http.ResponseWriter, r *http.Request, f Fault, released <-chan 
 		_, _ = io.WriteString(w, "<html>It works!</html>\n")
 		return
 	case FaultEmpty:
-		_, _ = w.Write(encode(modelhub.HubList{Services: []modelhub.HubService{}}))
+		_, _ = w.Write(encode(health.HubList{Services: []health.HubService{}}))
 		return
 	case FaultOversized:
 		_, _ = io.WriteString(w, `{"services": [{"service_id": "`)

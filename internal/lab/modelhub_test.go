@@ -13,8 +13,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/lab"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/test/docpage"
 )
 
@@ -43,7 +43,7 @@ func do(t *testing.T, srv *httptest.Server, method, path, body string, headers .
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, modelhub.MaxBody+1))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, health.MaxBody+1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 			t.Errorf("the page does not describe the fault %s", f)
 		}
 	}
-	checked := modelhub.HubList{Services: lab.DemoServices()}
+	checked := health.HubList{Services: lab.DemoServices()}
 	if err := checked.Check(); err != nil {
 		t.Error(err)
 	}
@@ -101,7 +101,7 @@ func TestConditionalRequests(t *testing.T) {
 			t.Errorf("%s: %d %s", name, status, body)
 		}
 	}
-	h.SetServices(modelhub.HubService{ServiceID: "other"})
+	h.SetServices(health.HubService{ServiceID: "other"})
 	if status, second, _ := do(t, srv, "GET", lab.ServicesPath, "", "If-None-Match", first.Get("ETag")); status != 200 || second.Get("ETag") == first.Get("ETag") {
 		t.Errorf("after a change: %d %s", status, second.Get("ETag"))
 	}
@@ -142,11 +142,11 @@ func TestFaults(t *testing.T) {
 			continue
 		}
 		status, _, body := do(t, srv, "GET", lab.ServicesPath, "")
-		var list modelhub.HubList
+		var list health.HubList
 		err := json.Unmarshal([]byte(body), &list)
 		got := map[lab.Fault]bool{
 			lab.FaultNone: status == 200 && list.Check() == nil, lab.FaultFail: status == 503, lab.FaultRubbish: status == 200 && err != nil,
-			lab.FaultEmpty: status == 200 && err == nil && len(list.Services) == 0, lab.FaultOversized: len(body) > modelhub.MaxBody, lab.FaultRedirect: status == 302,
+			lab.FaultEmpty: status == 200 && err == nil && len(list.Services) == 0, lab.FaultOversized: len(body) > health.MaxBody, lab.FaultRedirect: status == 302,
 		}[f]
 		if !got {
 			t.Errorf("%s: %d %.80s", f, status, body)

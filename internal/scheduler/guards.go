@@ -4,26 +4,27 @@ import (
 	"context"
 	"sync"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
+
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 )
 
 // guards keep side work off the path of dispatch.
 type guards struct {
-	catalog     *guard.Catalog
-	unavailable *guard.UnavailableWorker
+	catalog     *health.Catalog
+	unavailable *health.UnavailableWorker
 }
 
 func (s *Scheduler) newGuards(c *config.Scheduler) (*guards, error) {
 	forCatalog := catalogOptions(c)
 	forCatalog.Metrics, forCatalog.Log = s.Metrics, s.log
-	catalog, err := guard.NewCatalog(forCatalog)
+	catalog, err := health.NewCatalog(forCatalog)
 	if err != nil {
 		return nil, err
 	}
 	o := unavailableOptions(c)
 	o.Store, o.Fleet, o.Catalog, o.Events, o.Metrics, o.Log = s.Store, s.Fleet, catalog, s.events, s.Metrics, s.log
-	return &guards{catalog: catalog, unavailable: guard.NewUnavailableWorker(o)}, nil
+	return &guards{catalog: catalog, unavailable: health.NewUnavailableWorker(o)}, nil
 }
 
 // run runs them until the context ends.

@@ -3,11 +3,12 @@ package scheduler
 import (
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
+
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/server"
@@ -65,14 +66,14 @@ func nodesConfig(c *config.Scheduler, instance core.InstanceID) nodes.Config {
 	}
 }
 
-func catalogOptions(c *config.Scheduler) guard.CatalogOptions {
+func catalogOptions(c *config.Scheduler) health.CatalogOptions {
 	h := &c.ModelHub
-	return guard.CatalogOptions{URL: h.URL, Token: h.Token, Refresh: h.RefreshSeconds.Duration(), Timeout: h.TimeoutMS.Duration()}
+	return health.CatalogOptions{URL: h.URL, Token: h.Token, Refresh: h.RefreshSeconds.Duration(), Timeout: h.TimeoutMS.Duration()}
 }
 
-func unavailableOptions(c *config.Scheduler) guard.UnavailableOptions {
+func unavailableOptions(c *config.Scheduler) health.UnavailableOptions {
 	m := &c.ModelNotAvailable
-	return guard.UnavailableOptions{
+	return health.UnavailableOptions{
 		MarkFor: m.MarkTTLSeconds.Duration(), Debounce: m.DebounceSeconds.Duration(), Limit: m.RateLimit(), Window: m.RateWindowSeconds.Duration(),
 	}
 }

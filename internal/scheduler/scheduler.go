@@ -21,17 +21,16 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/jobring"
 	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/nodetable"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/server"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
@@ -72,7 +71,7 @@ type Scheduler struct {
 	credentials *credentials
 	revocations *revocations
 
-	stats   *stats
+	stats   *statistics
 	tenants *tenants.Gate
 }
 
@@ -181,7 +180,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions,
-		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series, NodeTable: nodetable.New(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()), Pools: pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: s.Store}, QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
+		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series, NodeTable: stats.NewNodeTable(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()), Pools: pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: s.Store}, QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
 		StoreHealth: &s.storeHealth, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		Limits: serverLimits(&cfg, s.credentials.auth.Keyring().Empty()),
@@ -197,7 +196,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 // newDispatcher makes what gives jobs to nodes.
 func (s *Scheduler) newDispatcher(instance core.InstanceID, picker *pick.Picker, outcomes dispatch.Outcomes) *dispatch.Dispatcher {
 	cfg := dispatchConfig(&s.cfg.Scheduler, instance)
-	cfg.Observer, cfg.Ring, cfg.Tracer, cfg.Tenants = s.stats.counter, jobring.New(), s.tracer, s.tenants
+	cfg.Observer, cfg.Ring, cfg.Tracer, cfg.Tenants = s.stats.counter, stats.NewJobRing(), s.tracer, s.tenants
 	cfg.MissedACKs, cfg.Events, cfg.StoreReachable = s.nodeConns.MissedACKs, s.events, s.storeHealth.Reachable
 	cfg.HasAudio, cfg.Fence, cfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
 	cfg.SendOffer, cfg.SendCancel = offerSender(s.Bus), cancelSender(s.Bus)

@@ -5,11 +5,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
+
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/guard"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -18,30 +20,30 @@ import (
 // instances decides within the next seconds whether the node is ejected.
 const suspectFor = 5 * time.Second
 
-// stats are the parts that count, compute and read the statistics.
-type stats struct {
-	counter   *guard.Counter
-	generator *guard.Generator
-	leader    *guard.Leader
-	reader    *guard.Reader
-	series    *guard.NodeSeries
+// statistics are the parts that count, compute and read the statistics.
+type statistics struct {
+	counter   *stats.Counter
+	generator *stats.Generator
+	leader    *stats.Leader
+	reader    *stats.Reader
+	series    *stats.NodeSeries
 	leads     func(bool)
 	rate      *telemetry.Rate
 }
 
 // newStats makes the statistics of an instance.
-func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *stats {
+func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *statistics {
 	interval, kind := c.Stats.IntervalSeconds.Duration(), "memory"
 	if s.sharesStore() {
 		kind = "redis"
 	}
-	st := &stats{counter: guard.NewCounter(instance, s.Store, interval, s.log), series: guard.NewNodeSeries(s.Fleet), rate: s.Metrics.DispatchRate}
-	st.generator = &guard.Generator{
+	st := &statistics{counter: stats.NewCounter(instance, s.Store, interval, s.log), series: stats.NewNodeSeries(s.Fleet), rate: s.Metrics.DispatchRate}
+	st.generator = &stats.Generator{
 		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Presences, DeadLetters: s.Bus.DeadLetterCount,
 		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log, Events: s.events,
 	}
-	st.reader = guard.NewReader(s.Store, st.generator, kind, s.storeHealth.Reachable, s.log)
-	ejector := &guard.Ejector{Store: s.Store, Fleet: s.Fleet, Events: s.events, Counted: s.Metrics.Admissions, Log: s.log}
+	st.reader = stats.NewReader(s.Store, st.generator, kind, s.storeHealth.Reachable, s.log)
+	ejector := &health.Ejector{Store: s.Store, Fleet: s.Fleet, Events: s.events, Counted: s.Metrics.Admissions, Log: s.log}
 	st.generator.Judge = ejector.Lift
 	if c.OutlierEjection.Enabled {
 		st.generator.Judge = ejector.Judge
@@ -57,7 +59,7 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 			return nil
 		})
 	}
-	st.leader = &guard.Leader{Locks: s.Store, Name: "stats", Instance: instance, Log: s.log}
+	st.leader = &stats.Leader{Locks: s.Store, Name: "stats", Instance: instance, Log: s.log}
 	st.leads = func(leads bool) {
 		if !leads {
 			s.Metrics.StatsLeader.Set(0)
@@ -70,9 +72,9 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 }
 
 // record makes the load of this instance part of what it publishes, and what it counts part of the series of nodes.
-func (s *stats) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
-	s.counter.Record(s.series, func() guard.Load {
-		return guard.Load{
+func (s *statistics) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
+	s.counter.Record(s.series, func() stats.Load {
+		return stats.Load{
 			Waiting: jobs.Waiting(), WaitingBy: jobs.WaitingByDirection(), Dispatched: m.Dispatched(),
 			Retries: int64(m.Value("lingua_retries_total")), Lag: m.Lags(),
 		}
@@ -80,7 +82,7 @@ func (s *stats) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
 }
 
 // run runs the parts until the context ends.
-func (s *stats) run(ctx context.Context) {
+func (s *statistics) run(ctx context.Context) {
 	var parts sync.WaitGroup
 	parts.Go(func() { s.counter.Run(ctx) })
 	parts.Go(func() {

@@ -9,8 +9,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -101,8 +101,8 @@ func (h *bulkHandlers) readNodeFilter(in *wire.NodeFilter) (*nodeFilter, url.Val
 		}
 	}
 	f := &nodeFilter{search: strings.ToLower(in.Search), state: in.State, service: in.Service, pool: core.PoolID(in.PoolID), Filter: nodes.Filter{Region: in.Region}}
-	if in.State != "" && !slices.Contains(guard.NodeStates(), in.State) {
-		return nil, nil, wire.Invalid("filter.state", "must be one of %s", strings.Join(guard.NodeStates(), ", "))
+	if in.State != "" && !slices.Contains(stats.NodeStates(), in.State) {
+		return nil, nil, wire.Invalid("filter.state", "must be one of %s", strings.Join(stats.NodeStates(), ", "))
 	}
 	if err := core.CheckModelName(in.Service); in.Service != "" && (err != nil || len(in.Service) > maxNodeSearch || strings.ContainsRune(in.Service, ' ')) {
 		return nil, nil, wire.Invalid("filter.service", "must be the id of a service, perhaps with @ and a version, of at most %d bytes and without spaces", maxNodeSearch)
@@ -164,9 +164,9 @@ func (h *bulkHandlers) matches(f *nodeFilter, st *store.NodeStatus) bool {
 		return false
 	}
 	if f.state != "" {
-		state := guard.StateNameAbsent()
+		state := stats.StateNameAbsent()
 		if st.Age < h.nodes.presence {
-			state = guard.StateName(n)
+			state = stats.StateName(n)
 		}
 		if state != f.state {
 			return false

@@ -8,8 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/lab"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -17,7 +17,7 @@ import (
 func startWithModelHub(t *testing.T, fault lab.Fault) (*testScheduler, *lab.ModelHub) {
 	t.Helper()
 	hub := lab.NewModelHub("hub-token",
-		modelhub.HubService{ServiceID: "nmt-1", Name: "Translation", Type: "nmt", Versions: []string{"2", "1"}}, modelhub.HubService{ServiceID: "tts-1"})
+		health.HubService{ServiceID: "nmt-1", Name: "Translation", Type: "nmt", Versions: []string{"2", "1"}}, health.HubService{ServiceID: "tts-1"})
 	hub.SetFault(fault)
 	srv := httptest.NewServer(hub)
 	t.Cleanup(srv.Close) // after the scheduler has stopped

@@ -17,7 +17,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 
 	"github.com/lingua-scheduler/lingua/internal/compat"
-	"github.com/lingua-scheduler/lingua/internal/modelhub"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/test/docpage"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -186,8 +186,8 @@ func TestJSONInDocs(t *testing.T) {
 	requests, answers := startScheduler(t).scheduler.Server.RouteTypes()
 	requests["POST callback_url"] = reflect.TypeFor[wire.Assignment]()
 	answers["error"] = reflect.TypeFor[wire.Error]()
-	answers["GET model_hub.url"] = reflect.TypeFor[modelhub.HubList]()
-	answers["GET model_hub.url/{service_id}"] = reflect.TypeFor[modelhub.HubService]()
+	answers["GET model_hub.url"] = reflect.TypeFor[health.HubList]()
+	answers["GET model_hub.url/{service_id}"] = reflect.TypeFor[health.HubService]()
 	seen := 0
 	for _, page := range loadPages(t) {
 		for _, b := range page.Blocks() {

@@ -13,7 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/jobring"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -192,7 +192,7 @@ func (h *jobHandlers) rememberedHere(ctx context.Context, id core.JobID) *wire.J
 }
 
 // viewDecision is a decision as the API shows it. A caller that sees one tenant does not learn of the nodes of others.
-func viewDecision(d *jobring.Decision, instance string, allTenants bool) wire.Decision {
+func viewDecision(d *stats.Decision, instance string, allTenants bool) wire.Decision {
 	v := wire.Decision{
 		AttemptID: d.Attempt, AtMS: d.AtMS, Instance: instance, NodeID: string(d.Node), PoolID: string(d.Pool), Candidates: []wire.Candidate{}, Others: map[string]int{},
 	}

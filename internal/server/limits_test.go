@@ -141,7 +141,7 @@ func servePipes(t *testing.T, version string) *pipeListener {
 	}
 	return listenPipes(t, server.New(server.Options{
 		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, Auth: auth.NewAuthenticator(keyring, nil),
-		StoreHealth: health(nil), Version: wire.VersionResponse{Version: version},
+		StoreHealth: storeCheck(nil), Version: wire.VersionResponse{Version: version},
 	}).HTTP())
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/internal/window"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -39,14 +38,14 @@ type loginHandlers struct {
 	context     func() wire.CallerContext
 
 	mu       run.Mutex[run.ServerLogins] // guards the rest
-	failures *window.Limit[netip.Addr]
-	begun    *window.Limit[string] // by the name of the key
+	failures *run.KeyLimit[netip.Addr]
+	begun    *run.KeyLimit[string] // by the name of the key
 }
 
 func newLoginHandlers(p responder, o *Options) *loginHandlers {
 	return &loginHandlers{
 		responder: p, auth: o.Auth, revocations: o.Access.Revocations, ttl: o.Access.LoginTTL, context: o.callerContext,
-		failures: window.New[netip.Addr](maxLoginFailures, loginWindow), begun: window.New[string](maxLogins, loginWindow),
+		failures: run.NewKeyLimit[netip.Addr](maxLoginFailures, loginWindow), begun: run.NewKeyLimit[string](maxLogins, loginWindow),
 	}
 }
 

@@ -8,9 +8,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
+
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/compat"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -25,7 +26,7 @@ type metricsHandlers struct {
 	bus     *bus.Bus
 	started time.Time
 	metrics *telemetry.Metrics
-	catalog *guard.Catalog
+	catalog *health.Catalog
 	stats   StatsReader
 	queued  func() int // reports of unavailable services that are queued
 }

@@ -11,15 +11,15 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // seriesHandlers answer requests for the series of nodes.
 type seriesHandlers struct {
 	responder
-	series *guard.NodeSeries
+	series *stats.NodeSeries
 	peers  *peerLists
 }
 
@@ -89,7 +89,7 @@ func (h *seriesHandlers) show(r *http.Request) (any, error) {
 // here returns the points that this instance has of a node, and whether it knows the node. One of another tenant does not exist for the
 // caller.
 func (h *seriesHandlers) here(ctx context.Context, id core.NodeID, from time.Time) (out *wire.NodeSeries, known bool) {
-	out = &wire.NodeSeries{NodeID: string(id), IntervalMS: guard.SeriesStep.Milliseconds(), Points: []wire.NodePoint{}}
+	out = &wire.NodeSeries{NodeID: string(id), IntervalMS: stats.SeriesStep.Milliseconds(), Points: []wire.NodePoint{}}
 	tenant, points, known := h.series.Points(id, from)
 	if !known || !principalOf(ctx).SeesTenant(tenant) {
 		return out, false

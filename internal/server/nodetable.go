@@ -10,22 +10,21 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/guard"
-	"github.com/lingua-scheduler/lingua/internal/nodetable"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // tableHandlers answer requests for the node table.
 type tableHandlers struct {
 	responder
-	table *nodetable.Table
+	table *stats.NodeTable
 	read  *convert.Reader
 }
 
 // tableParams are the parameters of the node table.
 var tableParams = []param{
 	{name: "search", description: "Only nodes whose ids contain this, in any case; at most 128 characters.", kind: "string"},
-	{name: "state", description: "Only nodes in this state: " + strings.Join(guard.NodeStates(), ", ") + ".", kind: "string"},
+	{name: "state", description: "Only nodes in this state: " + strings.Join(stats.NodeStates(), ", ") + ".", kind: "string"},
 	{name: "language", description: "Only nodes that have this language, for any step.", kind: "string"},
 	{name: "src_lang", description: "With tgt_lang: only nodes that serve this direction.", kind: "string"},
 	{name: "tgt_lang", description: "With src_lang: only nodes that serve this direction.", kind: "string"},
@@ -33,7 +32,7 @@ var tableParams = []param{
 	{name: "tenant_id", description: "Only nodes of this tenant.", kind: "string"},
 	{name: "service", description: "Only nodes on which this service is installed: an id, or an id and the acceptable versions, such as asr-large@2.1.", kind: "string"},
 	{name: "pool_id", description: "Only nodes of this capability pool.", kind: "string"},
-	{name: "sort", description: "By what the nodes are sorted: " + strings.Join(nodetable.SortNames(), ", ") + "; name by default.", kind: "string"},
+	{name: "sort", description: "By what the nodes are sorted: " + strings.Join(stats.SortNames(), ", ") + "; name by default.", kind: "string"},
 	{name: "order", description: "asc, which is the default, or desc.", kind: "string"},
 	{name: "offset", description: "How many of the matches are left out at the beginning.", kind: "integer"},
 	{name: "limit", description: "The maximum number of rows, 200 by default, at most 1000.", kind: "integer"},
@@ -69,14 +68,14 @@ func (h *tableHandlers) show(r *http.Request) (any, error) {
 }
 
 // query converts the query of a request. An unknown parameter is an error: ignored, it would select everything.
-func (h *tableHandlers) query(r *http.Request) (*nodetable.Query, *wire.Error) {
+func (h *tableHandlers) query(r *http.Request) (*stats.NodeQuery, *wire.Error) {
 	values := r.URL.Query()
 	for name := range values {
 		if !slices.ContainsFunc(tableParams, func(p param) bool { return p.name == name }) {
 			return nil, wire.Invalid("query", "there is no parameter %s; /openapi.yaml lists those that there are", wire.Quote(name))
 		}
 	}
-	q := &nodetable.Query{
+	q := &stats.NodeQuery{
 		Visible: visibleTenant(r.Context()), Search: values.Get("search"), State: values.Get("state"), Region: values.Get("region"),
 		Service: values.Get("service"), Pool: core.PoolID(values.Get("pool_id")),
 	}
@@ -93,7 +92,7 @@ func (h *tableHandlers) query(r *http.Request) (*nodetable.Query, *wire.Error) {
 			return nil, e
 		}
 	}
-	if states := guard.NodeStates(); q.State != "" && !slices.Contains(states, q.State) {
+	if states := stats.NodeStates(); q.State != "" && !slices.Contains(states, q.State) {
 		return nil, wire.Invalid("state", "must be %s, not %q", strings.Join(states, ", "), wire.Quote(q.State))
 	}
 	if text := values.Get("tenant_id"); text != "" {
@@ -109,7 +108,7 @@ func (h *tableHandlers) query(r *http.Request) (*nodetable.Query, *wire.Error) {
 }
 
 // readLanguages converts the parameters of a query that name languages.
-func (h *tableHandlers) readLanguages(values url.Values, q *nodetable.Query) *wire.Error {
+func (h *tableHandlers) readLanguages(values url.Values, q *stats.NodeQuery) *wire.Error {
 	var d core.Direction
 	for name, into := range map[string]*core.Lang{"language": &q.Lang, "src_lang": &d.Src, "tgt_lang": &d.Tgt} {
 		lang, e := h.read.OptionalLang(name, values.Get(name))
@@ -131,11 +130,11 @@ func (h *tableHandlers) readLanguages(values url.Values, q *nodetable.Query) *wi
 }
 
 // readTablePage converts the parameters of a query that sort the rows and select a part of them.
-func readTablePage(values url.Values, q *nodetable.Query) *wire.Error {
+func readTablePage(values url.Values, q *stats.NodeQuery) *wire.Error {
 	if name := values.Get("sort"); name != "" {
 		var known bool
-		if q.Sort, known = nodetable.ParseSort(name); !known {
-			return wire.Invalid("sort", "must be %s, not %q", strings.Join(nodetable.SortNames(), ", "), wire.Quote(name))
+		if q.Sort, known = stats.ParseSort(name); !known {
+			return wire.Invalid("sort", "must be %s, not %q", strings.Join(stats.SortNames(), ", "), wire.Quote(name))
 		}
 	}
 	switch order := values.Get("order"); order {

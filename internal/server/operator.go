@@ -11,12 +11,13 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
+
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -29,7 +30,7 @@ type operatorHandlers struct {
 	registry   *nodes.Registry
 	bus        *bus.Bus
 	read       *convert.Reader
-	catalog    *guard.Catalog
+	catalog    *health.Catalog
 	stats      StatsReader
 
 	directionLists *nodes.DirectionLists

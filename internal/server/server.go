@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/health"
+
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -20,16 +22,15 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/guard"
 	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/nodetable"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
@@ -41,7 +42,7 @@ type Options struct {
 	Jobs  *dispatch.Dispatcher
 	Nodes *nodes.Registry
 	// Catalog has the names and versions of services.
-	Catalog *guard.Catalog
+	Catalog *health.Catalog
 	Events  store.Events
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
@@ -101,8 +102,8 @@ type Limits struct {
 type Figures struct {
 	// Stats has the statistics of the fleet, NodeSeries the series of the nodes, NodeTable the table of all.
 	Stats      StatsReader
-	NodeSeries *guard.NodeSeries
-	NodeTable  *nodetable.Table
+	NodeSeries *stats.NodeSeries
+	NodeTable  *stats.NodeTable
 	// Pools counts the nodes of the capability pools.
 	Pools *pools.Reader
 	// Tenants has the limits of tenants, and counts what they use.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/guard"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -22,7 +22,7 @@ type StatsReader interface {
 	// Series returns the points of the cluster after a time. It does not wait.
 	Series(from time.Time) wire.ClusterSeries
 	// Demand returns the demand for a direction in the last minutes, and false if it is not known; Demanded the directions that have one.
-	Demand(d core.Direction) (guard.Demand, bool)
+	Demand(d core.Direction) (stats.Demand, bool)
 	Demanded() []core.Direction
 }
 

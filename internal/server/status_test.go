@@ -151,7 +151,7 @@ func TestReadinessChecksAreShared(t *testing.T) {
 		var down atomic.Bool
 		s := server.New(server.Options{
 			Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour},
-			StoreHealth: health(func(ctx context.Context) error {
+			StoreHealth: storeCheck(func(ctx context.Context) error {
 				pings.Add(1)
 				select {
 				case <-time.After(10 * time.Millisecond): // a round trip
@@ -205,7 +205,7 @@ func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 	partial := true
 	s := server.New(server.Options{
 		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour},
-		StoreHealth: health(nil), Partial: func() bool { return partial },
+		StoreHealth: storeCheck(nil), Partial: func() bool { return partial },
 	})
 	ask := func() *httptest.ResponseRecorder {
 		rec := httptest.NewRecorder()
@@ -221,23 +221,23 @@ func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 	}
 }
 
-// health is a store with this check; nil: one that answers.
-type health func(context.Context) error
+// storeCheck is a store with this check; nil: one that answers.
+type storeCheck func(context.Context) error
 
-func (h health) Check(ctx context.Context) error {
+func (h storeCheck) Check(ctx context.Context) error {
 	if h == nil {
 		return nil
 	}
 	return h(ctx)
 }
 
-func (h health) Reachable() bool { return h.Check(context.Background()) == nil }
+func (h storeCheck) Reachable() bool { return h.Check(context.Background()) == nil }
 
 // readyz requests /readyz of a server with this check of the store.
 func readyz(t *testing.T, log *logBuffer, ping func(context.Context) error) *httptest.ResponseRecorder {
 	t.Helper()
 	s := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.NewTextHandler(log, nil)), Limits: server.Limits{SlowAfter: time.Hour}, StoreHealth: health(ping),
+		Metrics: telemetry.New(), Log: slog.New(slog.NewTextHandler(log, nil)), Limits: server.Limits{SlowAfter: time.Hour}, StoreHealth: storeCheck(ping),
 	})
 	rec := httptest.NewRecorder()
 	s.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
@@ -291,7 +291,7 @@ func TestNotReadyWhenStoreIsUnavailable(t *testing.T) {
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	s := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, StoreHealth: health(nil),
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, StoreHealth: storeCheck(nil),
 	})
 	for _, path := range []string{"/metrics", "/readyz", "/openapi.yaml", "/nothing"} {
 		for _, scheme := range []string{"http", "https"} {

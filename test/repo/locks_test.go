@@ -87,9 +87,9 @@ func TestTimedLocksAreUsedOnce(t *testing.T) {
 // locks of telemetry are taken by the observer of the others.
 var untimed = []string{
 	"internal/journal/", "internal/telemetry/", "internal/revocation/", "internal/pools/", "internal/config/", "internal/auth/", "internal/scheduler/store.go",
-	"internal/guard/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/dispatch/lost.go", "internal/nodes/directionlists.go",
+	"internal/stats/generator.go", "internal/server/status.go", "internal/server/peerlists.go", "internal/server/storestatus.go", "internal/nodes/silent.go", "internal/dispatch/lost.go", "internal/nodes/directionlists.go",
 	// Not part of a running scheduler.
-	"internal/lab/", "internal/lab/", "test/clustertest/", "test/redistest/", "test/stalltest/", "test/", "internal/modelhub/", "test/storetest/",
+	"internal/lab/", "internal/lab/", "test/clustertest/", "test/redistest/", "test/stalltest/", "test/", "internal/health/", "test/storetest/",
 	"internal/run/", "test/otlptest/", "cmd/lingua/", "node/", "client/", "bench/", "examples/", "deploy/",
 }
 

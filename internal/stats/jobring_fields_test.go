@@ -1,0 +1,32 @@
+package stats
+
+import (
+	"testing"
+
+	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/test/storetest"
+)
+
+// TestEntriesKeepEveryField: an entry has every field, except those that no list and no search of ended jobs shows.
+func TestEntriesKeepEveryField(t *testing.T) {
+	t.Parallel()
+	storetest.Fields[core.Job]{
+		Except: []string{
+			"Incarnation", "AudioRef", "LastNode", "Admission", "Utterance", "Fingerprint", "Owner", "Retry", "Token", "Result", "Version", "Epoch",
+			"Options.RequireTTS", "Options.RequiredServices", "Options.RequiredModels", "Options.Features", "Options.PreferredNode", "Options.Strict",
+			"Options.PreferredRegion", "Options.MaxWaitMS", "History.Epoch", "History.Token",
+		},
+		Keep: func(t *testing.T, job core.Job) (got core.Job) {
+			if !decodeJob(encodeJob(&job), &got) {
+				t.Fatal("the entry cannot be read")
+			}
+			return got
+		},
+	}.Check(t)
+	storetest.Fields[Decision]{Keep: func(t *testing.T, d Decision) (got Decision) {
+		if !decodeDecision(encodeDecision(&d), &got) {
+			t.Fatal("the entry cannot be read")
+		}
+		return got
+	}}.Check(t)
+}
