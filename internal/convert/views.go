@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -28,15 +27,6 @@ func Node(st store.NodeStatus, presence, setAside time.Duration) wire.Node {
 		},
 		Region: n.Region, Zone: n.Zone, TenantID: string(n.Tenant), CallbackURL: withoutQuery(n.Callback), Incarnation: string(n.Owner),
 	}
-}
-
-// ServiceMarks are the marks of a node as the API shows them.
-func ServiceMarks(marks []fleet.ServiceMark) []wire.ServiceMark {
-	var out []wire.ServiceMark
-	for _, m := range marks {
-		out = append(out, wire.ServiceMark{ServiceID: m.Service, Version: m.Version, UntilMS: time.Now().Add(m.For).UnixMilli(), Reason: string(m.Reason)})
-	}
-	return out
 }
 
 func toStrings[T ~string](list []T) []string {

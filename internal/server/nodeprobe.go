@@ -99,7 +99,7 @@ func (h *probeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.Pro
 	if err != nil {
 		return nil, err
 	}
-	view := convert.Probe(out)
+	view := viewTestJob(out)
 	if !view.OK {
 		callOf(ctx).reason = view.Reason
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -282,7 +283,7 @@ func (h *nodeHandlers) view(ctx context.Context, st store.NodeStatus) wire.Node 
 			pinned := st.Node.Pool != ""
 			v.NoPool = new(wire.PoolGap)
 			if pinned || visibleTenant(ctx) == nil {
-				*v.NoPool = convert.PoolGap(assigned, pinned)
+				*v.NoPool = viewPoolGap(assigned, pinned)
 			}
 		}
 	}
@@ -302,7 +303,7 @@ func (h *nodeHandlers) get(r *http.Request) (any, error) {
 		return nil, nodes.UnknownNode(core.NodeID(id))
 	}
 	v := h.view(r.Context(), st)
-	v.Failures, v.Marks = h.series.series.Failures(st.Node.ID), convert.ServiceMarks(h.registry.Marks(st.Node.ID))
+	v.Failures, v.Marks = h.series.series.Failures(st.Node.ID), viewMarks(h.registry.Marks(st.Node.ID))
 	return v, nil
 }
 
@@ -338,4 +339,13 @@ func (h *nodeHandlers) remove(r *http.Request) (any, error) {
 		answer.Warnings = []string{fmt.Sprintf("node %s sent a heartbeat %s ago: if it still runs, it registers again", id, removed.Before.Age.Round(100*time.Millisecond))}
 	}
 	return answer, nil
+}
+
+// viewMarks are the marks of a node as the API shows them.
+func viewMarks(marks []fleet.ServiceMark) []wire.ServiceMark {
+	var out []wire.ServiceMark
+	for _, m := range marks {
+		out = append(out, wire.ServiceMark{ServiceID: m.Service, Version: m.Version, UntilMS: time.Now().Add(m.For).UnixMilli(), Reason: string(m.Reason)})
+	}
+	return out
 }

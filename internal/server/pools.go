@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"reflect"
 
-	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -46,5 +45,5 @@ func (h *poolHandlers) show(r *http.Request) (any, error) {
 		h.log.Warn("the store did not answer", "operation", "pools", "error", err)
 		return nil, store.Unavailable()
 	}
-	return convert.Pools(o), nil
+	return viewPools(o), nil
 }

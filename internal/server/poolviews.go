@@ -1,4 +1,4 @@
-package convert
+package server
 
 import (
 	"cmp"
@@ -13,13 +13,13 @@ import (
 // maxPoolTenants is how many tenants of a pool are listed.
 const maxPoolTenants = 100
 
-// PoolGap is why a node belongs to no capability pool; pinned means that its credential names one.
-func PoolGap(a core.Assignment, pinned bool) wire.PoolGap {
+// viewPoolGap is why a node belongs to no capability pool; pinned means that its credential names one.
+func viewPoolGap(a core.Assignment, pinned bool) wire.PoolGap {
 	return wire.PoolGap{ClosestPool: string(a.Closest), MissingService: a.Missing, ByCredential: pinned}
 }
 
-// Pools is the state of the capability pools as the API shows it.
-func Pools(o *pools.Overview) *wire.PoolOverview {
+// viewPools is the state of the capability pools as the API shows it.
+func viewPools(o *pools.Overview) *wire.PoolOverview {
 	out := &wire.PoolOverview{
 		Enabled: o.Division.Enabled(), Generation: o.Generation, FileDiffers: o.FileDiffers, Problem: o.Problem, CountedMS: o.At.UnixMilli(),
 		Pools: make([]wire.Pool, 0, len(o.Pools)), WithoutPool: wire.WithoutPool{Nodes: poolNodes(&o.Outside), Examples: []wire.NodeWithoutPool{}},
@@ -42,7 +42,7 @@ func Pools(o *pools.Overview) *wire.PoolOverview {
 	}
 	for _, x := range o.Outsiders {
 		out.WithoutPool.Examples = append(out.WithoutPool.Examples, wire.NodeWithoutPool{
-			NodeID: string(x.Node), Online: x.Online, PoolGap: PoolGap(x.Assignment, x.Pinned),
+			NodeID: string(x.Node), Online: x.Online, PoolGap: viewPoolGap(x.Assignment, x.Pinned),
 		})
 	}
 	return out

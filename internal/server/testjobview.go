@@ -1,4 +1,4 @@
-package convert
+package server
 
 import (
 	"time"
@@ -8,8 +8,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Probe is the outcome of a probe as the API shows it. What the node answered is not shown.
-func Probe(o *dispatch.ProbeOutcome) *wire.ProbeResult {
+// viewTestJob is the outcome of a probe as the API shows it. What the node answered is not shown.
+func viewTestJob(o *dispatch.ProbeOutcome) *wire.ProbeResult {
 	j := o.Job
 	out := &wire.ProbeResult{
 		NodeID: string(j.Node), OK: j.State == core.StateDone, JobID: string(j.ID), State: j.State.String(), Reason: string(j.Reason), Detail: j.Detail,
