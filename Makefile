@@ -112,6 +112,10 @@ lint: ## the linters of .golangci.yml
 	@echo 'golangci-lint: the first run builds it from source (3 minutes); Go keeps it in its build cache'
 	$(GO) tool -modfile=tools/go.mod golangci-lint run ./...
 
+.PHONY: size
+size: ## lines of the program, long lines, folders, methods of the store and the types with the most methods
+	@$(GO) run ./test/size
+
 .PHONY: stress
 stress: ## 200,000 dispatches over HTTP against a fleet with faults
 	$(GO) test -count=1 -timeout 30m -run TestFleetUnderFaults -v ./internal/scheduler -dispatches 200000

@@ -26,8 +26,8 @@ const (
 	maxStartTries = 5
 	// answerTimeout is how long the scheduler may take to accept a connection and to answer the first message.
 	answerTimeout = 10 * time.Second
-	// keepaliveMS is how often at least a connection brings a message, in milliseconds. An instance that hangs is noticed after two and a half
-	// times as long, when its presence is about to end and others can take over.
+	// keepaliveMS is how often at least a connection brings a message, in milliseconds. An instance that hangs is noticed after two and a
+	// half times as long, when its presence is about to end and others can take over.
 	keepaliveMS = 1500
 	// dialTimeout is how long it may take to accept a connection, if there are other endpoints.
 	dialTimeout = 3 * time.Second
@@ -162,12 +162,14 @@ func (c *connector) dial(ctx context.Context) (*connection, error) {
 		ctx, cancel = context.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 	}
-	ws, resp, err := websocket.Dial(ctx, c.endpoints.Current().String(), &websocket.DialOptions{ //nolint:bodyclose // the library reads and closes it
-		HTTPClient:     c.http,
-		HTTPHeader:     header,
-		Subprotocols:   []string{wire.Subprotocol},
-		OnPingReceived: func(context.Context, []byte) bool { conn.resetIdleTimer(); return true },
-	})
+	//nolint:bodyclose // the library reads and closes it
+	ws, resp, err := websocket.Dial(ctx, c.endpoints.Current().String(),
+		&websocket.DialOptions{
+			HTTPClient:     c.http,
+			HTTPHeader:     header,
+			Subprotocols:   []string{wire.Subprotocol},
+			OnPingReceived: func(context.Context, []byte) bool { conn.resetIdleTimer(); return true },
+		})
 	if err != nil {
 		conn.drop(nil)
 		return nil, handshakeError(resp, err)
@@ -176,7 +178,8 @@ func (c *connector) dial(ctx context.Context) (*connection, error) {
 	if ws.Subprotocol() != wire.Subprotocol {
 		conn.close()
 		return nil, &ConnectionError{
-			Err: fmt.Errorf("the server does not speak %s: check that Config.URL leads to a scheduler", wire.Subprotocol), notScheduler: true,
+			Err:          fmt.Errorf("the server does not speak %s: check that Config.URL leads to a scheduler", wire.Subprotocol),
+			notScheduler: true,
 		}
 	}
 	ws.SetReadLimit(2 * wire.MaxFrame)

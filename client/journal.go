@@ -86,7 +86,8 @@ func (j *journal) rewind(seq int64) (resent int64, err error) {
 		return 0, fmt.Errorf("%w (from frame %d on; the first one kept is %d)", ErrAudioDiscarded, seq, j.firstSeq)
 	}
 	if seq > j.lastSeq+1 {
-		return 0, fmt.Errorf("client: the scheduler waits for audio frame %d, but only %d were written; start another session", seq, j.lastSeq)
+		return 0, fmt.Errorf("client: the scheduler waits for audio frame %d, but only %d were written; start another session", seq,
+			j.lastSeq)
 	}
 	j.sent, _ = slices.BinarySearchFunc(j.entries, seq, func(e entry, seq int64) int { return int(e.seq - seq) })
 	j.unsent = 0

@@ -177,7 +177,8 @@ func listEntrySize(key wire.ActiveJob) int {
 func (n *Node) startAttempt(conn *connection, assign *wire.JobAssign) {
 	job := newJob(assign, time.Now())
 	a := &attempt{
-		node: n, key: wire.ActiveJob{JobID: assign.JobID, AttemptID: assign.AttemptID}, assign: assign, base: conn.base, deadline: job.Deadline, job: job,
+		node: n, key: wire.ActiveJob{JobID: assign.JobID, AttemptID: assign.AttemptID}, assign: assign, base: conn.base,
+		deadline: job.Deadline, job: job,
 	}
 	job.attempt = a
 	n.attempts.add(a)

@@ -52,9 +52,9 @@ type Config struct {
 	// HTTPClient is used to connect, to fetch audio and to upload speech. Set it for a proxy or own certificates. Nil: a
 	// client of the node's own.
 	HTTPClient *http.Client
-	// TracerProvider makes the node's part of the traces of OpenTelemetry: a span node.job for every call of the handler, in the trace of the
-	// utterance if the scheduler traces it. Nil: the node makes no spans; those that a handler starts in its context still belong to that
-	// trace.
+	// TracerProvider makes the node's part of the traces of OpenTelemetry: a span node.job for every call of the handler, in the trace of
+	// the utterance if the scheduler traces it. Nil: the node makes no spans; those that a handler starts in its context still belong to
+	// that trace.
 	TracerProvider trace.TracerProvider
 	// Log receives the log of the node. Nil: slog.Default.
 	Log *slog.Logger

@@ -28,8 +28,8 @@ type Job struct {
 	Deadline time.Time        // of the attempt, on this machine's clock; zero if there is none
 	Partials bool             // the client wants partial results
 	Probe    bool             // a synthetic utterance, with a moment of silence, by which an operator tests this node
-	// Traceparent is the W3C trace context of the attempt, for handlers that continue the trace in another process; empty if the scheduler does
-	// not trace. The context of the handler has it, too.
+	// Traceparent is the W3C trace context of the attempt, for handlers that continue the trace in another process; empty if the scheduler
+	// does not trace. The context of the handler has it, too.
 	Traceparent string
 
 	attempt *attempt
@@ -58,7 +58,8 @@ type Result struct {
 
 func newJob(a *wire.JobAssign, received time.Time) *Job {
 	j := &Job{
-		ID: a.JobID, Attempt: a.AttemptID, Session: a.SessionID, Src: a.SrcLang, Tgt: a.TgtLang, Options: a.Options, Partials: a.Partials, Probe: a.Probe,
+		ID: a.JobID, Attempt: a.AttemptID, Session: a.SessionID, Src: a.SrcLang, Tgt: a.TgtLang, Options: a.Options, Partials: a.Partials,
+		Probe: a.Probe,
 	}
 	if _, valid := wire.ParseTraceparent(a.Traceparent); valid {
 		j.Traceparent = a.Traceparent

@@ -65,7 +65,8 @@ func newNode(cfg Config, h Handler, t timing) (*Node, error) {
 	cfg.ShutdownTimeout = cmp.Or(cfg.ShutdownTimeout, defaultShutdownTimeout)
 	n := &Node{
 		cfg: cfg, handler: h, log: cfg.Log, timing: t, load: loadReader{read: cfg.Load}, endpoints: rotation, http: cfg.HTTPClient,
-		heartbeatNow: make(chan struct{}, 1), registration: registration{nodeID: cfg.ID, resumeToken: rand.Text()}, attempts: newAttemptTable(),
+		heartbeatNow: make(chan struct{}, 1), registration: registration{nodeID: cfg.ID, resumeToken: rand.Text()},
+		attempts: newAttemptTable(),
 	}
 	if n.log == nil {
 		n.log = slog.Default()
@@ -87,7 +88,8 @@ func (n *Node) Run(ctx context.Context) error {
 		return errors.New("node: Run was called before; make another node with New")
 	}
 	if n.http == nil {
-		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: min(n.cfg.Slots, 64), IdleConnTimeout: 90 * time.Second}
+		transport := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConnsPerHost: min(n.cfg.Slots, 64),
+			IdleConnTimeout: 90 * time.Second}
 		defer transport.CloseIdleConnections()
 		n.http = &http.Client{Transport: transport}
 	}

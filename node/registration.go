@@ -97,7 +97,8 @@ func merge(d, change *wire.Declaration) (wire.Declaration, error) {
 		return wire.Declaration{}, fmt.Errorf("node: MaxConcurrentJobs is %d; it may be 0 to %d", *slots, maxSlots)
 	}
 	if change.SemanticLangs != nil && len(change.SemanticLangs) == 0 {
-		return wire.Declaration{}, errors.New("node: SemanticLangs is empty; name the languages whose speech the node understands, or declare another Health")
+		return wire.Declaration{}, errors.New("node: SemanticLangs is empty; name the languages whose speech the node understands, or " +
+			"declare another Health")
 	}
 	switch change.Health {
 	case "", "ready", "degraded", healthDraining, "offline":

@@ -18,8 +18,8 @@ const tracerName = "github.com/lingua-scheduler/lingua/node"
 var reasonName = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,63}$`)
 
 // trace returns a context in which the trace of a job continues, and a function that takes the outcome of the attempt. Spans that a handler
-// starts in the context belong to the trace of the utterance. With a tracer provider they are children of a span node.job; without one, of the
-// scheduler's span.
+// starts in the context belong to the trace of the utterance. With a tracer provider they are children of a span node.job; without one, of
+// the scheduler's span.
 func (e *executor) trace(ctx context.Context, a *attempt) (_ context.Context, end func(*outcome)) {
 	if c, valid := wire.ParseTraceparent(a.assign.Traceparent); valid {
 		sc := trace.SpanContextConfig{TraceID: c.TraceID, SpanID: c.SpanID, Remote: true}

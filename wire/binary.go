@@ -46,7 +46,8 @@ func AppendBinary(b []byte, h *BinaryHeader, data []byte) ([]byte, error) {
 func ReadBinary(frame []byte) (BinaryHeader, []byte, error) {
 	var h BinaryHeader
 	if len(frame) < 4 {
-		return h, nil, Errorf(InvalidRequest, "a binary frame begins with its header's length in four bytes; this one has %d bytes", len(frame))
+		return h, nil, Errorf(InvalidRequest, "a binary frame begins with its header's length in four bytes; this one has %d bytes",
+			len(frame))
 	}
 	n := binary.BigEndian.Uint32(frame)
 	if n > maxHeader || int(n) > len(frame)-4 {

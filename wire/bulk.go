@@ -32,8 +32,8 @@ func (r *JobsCancelRequest) UnmarshalJSON(body []byte) error {
 	return decodeBulk(body, (*plain)(r))
 }
 
-// decodeBulk decodes a request on all objects that match a filter. A filter that is not known is refused, and so is one that is empty, perhaps
-// because a variable of a script was not set: ignored, they would select more.
+// decodeBulk decodes a request on all objects that match a filter. A filter that is not known is refused, and so is one that is empty,
+// perhaps because a variable of a script was not set: ignored, they would select more.
 func decodeBulk(body []byte, into any) error {
 	if err := DecodeStrictly(body, into, "", "ignoring it would select more"); err != nil {
 		return err

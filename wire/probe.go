@@ -12,8 +12,8 @@ type ProbeRequest struct {
 	TimeoutMS int64  `json:"timeout_ms,omitempty" minimum:"100" maximum:"60000" doc:"After what time the probe fails; 10000 unless given. The timeout of an attempt is the limit, if that is shorter."`
 }
 
-// ProbeResult is the answer of POST /v1/nodes/{id}/probe: how a synthetic utterance through one node ended. Stages that it did not reach are
-// absent.
+// ProbeResult is the answer of POST /v1/nodes/{id}/probe: how a synthetic utterance through one node ended. Stages that it did not reach
+// are absent.
 type ProbeResult struct {
 	NodeID    string `json:"node_id"`
 	OK        bool   `json:"ok" doc:"The node sent a result in time."`
@@ -39,7 +39,8 @@ const ProbeAudioMS = 100
 // ProbeAudioFormat is the format of ProbeAudio.
 var ProbeAudioFormat = AudioFormat{Encoding: EncodingWAV, SampleRate: 16_000, Channels: 1}
 
-// ProbeAudio is the audio of a probe, as a data URL: a WAV file with silence. It is in the assignment, so that a node needs nothing else for it.
+// ProbeAudio is the audio of a probe, as a data URL: a WAV file with silence. It is in the assignment, so that a node needs nothing else
+// for it.
 var ProbeAudio = "data:audio/wav;base64," + base64.StdEncoding.EncodeToString(silence())
 
 // silence makes a WAV file with silence.

@@ -143,8 +143,8 @@ type UtteranceCommitted struct {
 	Continues      *int64 `json:"continues,omitempty" doc:"The index of the utterance that this one continues, because a pause or the maximum length had ended that one."`
 }
 
-// SessionWaiting reports that an utterance waits for a node with a free slot. It is sent once for an utterance that has waited for a moment, and at
-// most once a second.
+// SessionWaiting reports that an utterance waits for a node with a free slot. It is sent once for an utterance that has waited for a
+// moment, and at most once a second.
 type SessionWaiting struct {
 	JobID          string `json:"job_id"`
 	UtteranceIndex int64  `json:"utterance_index"`

@@ -2,8 +2,8 @@ package wire
 
 import "encoding/hex"
 
-// TraceparentHeader is the HTTP header, in its canonical form, with the W3C trace context of a request: of a dispatch, the caller's; of a callback to a node, that of
-// the attempt.
+// TraceparentHeader is the HTTP header, in its canonical form, with the W3C trace context of a request: of a dispatch, the caller's; of a
+// callback to a node, that of the attempt.
 const TraceparentHeader = "Traceparent"
 
 // TraceContext is a W3C trace context: the span under which a receiver continues a trace.
@@ -36,7 +36,8 @@ func ParseTraceparent(text string) (TraceContext, bool) {
 		}
 		_, _ = hex.Decode(field.into, []byte(field.text)) // every character was checked
 	}
-	if version[0] == 0xff || version[0] == 0 && len(text) != traceparentLength || len(text) > traceparentLength && text[traceparentLength] != '-' {
+	if version[0] == 0xff || version[0] == 0 && len(text) != traceparentLength || len(text) > traceparentLength &&
+		text[traceparentLength] != '-' {
 		return TraceContext{}, false
 	}
 	if c.TraceID == [16]byte{} || c.SpanID == [8]byte{} {

@@ -1,7 +1,7 @@
 package wire
 
-// WaitingList is the answer of GET /v1/waiting: the requests that wait for a slot, on all instances. A request that is being offered a slot at
-// this moment is not among them.
+// WaitingList is the answer of GET /v1/waiting: the requests that wait for a slot, on all instances. A request that is being offered a slot
+// at this moment is not among them.
 type WaitingList struct {
 	NowMS     int64            `json:"now_ms" doc:"The time of the store, by which the other times are to be judged. All are Unix milliseconds."`
 	Total     int              `json:"total" doc:"How many requests wait, of those that match."`

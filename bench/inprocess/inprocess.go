@@ -28,7 +28,8 @@ type InlineNodes struct{ Jobs *dispatch.Dispatcher }
 
 // Deliver implements dispatch.Transport.
 func (n *InlineNodes) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
-	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)}}
+	r := dispatch.Report{Job: core.JobID(a.JobID),
+		Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)}}
 	if err := n.Jobs.Ack(ctx, r); err != nil {
 		return err
 	}
@@ -51,8 +52,8 @@ func (n *queuedNodes) Deliver(_ context.Context, to *core.Node, a *wire.Assignme
 	return nil
 }
 
-// work does the jobs of one node. Like any node it reports again if the scheduler cannot reach its store. Jobs that are left when the scheduler
-// stops may fail.
+// work does the jobs of one node. Like any node it reports again if the scheduler cannot reach its store. Jobs that are left when the
+// scheduler stops may fail.
 func (n *queuedNodes) work(tb testing.TB, queue <-chan *wire.Assignment) {
 	ctx := context.WithoutCancel(tb.Context()) // which ends before the scheduler does
 	for a := range queue {

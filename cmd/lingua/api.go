@@ -30,7 +30,8 @@ type unreachableError struct {
 }
 
 func (e *unreachableError) Error() string {
-	return fmt.Sprintf("no scheduler responds at %s: %s\nStart one with: lingua serve; or name another with --server or LINGUA_URL", e.url, e.cause)
+	return fmt.Sprintf("no scheduler responds at %s: %s\nStart one with: lingua serve; or name another with --server or LINGUA_URL", e.url,
+		e.cause)
 }
 
 const requestTimeout = 15 * time.Second

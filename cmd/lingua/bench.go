@@ -49,7 +49,8 @@ type benchCmd struct {
 func (c *benchCmd) Help() string {
 	return `Sends load to a running scheduler at a fixed rate and reports how it responds.
 
-Latencies count from when a request was due, not from when it could be sent, so that a scheduler that stalls is not measured only by the requests that it let through. How late the generator itself was is reported as lag.
+Latencies count from when a request was due, not from when it could be sent, so that a scheduler that stalls is not measured only by the
+requests that it let through. How late the generator itself was is reported as lag.
 
 Examples:
 
@@ -65,9 +66,12 @@ Examples:
     # the fleet as it is: real nodes do the work, and are busy with it
     lingua bench --nodes 0 --langs en-zh --mode sockets --rate 5
 
-Stand-in nodes sleep for the duration of their work and return a made-up result. By default they serve only languages that no user speaks. All sessions and nodes of the run are closed at its end. Ctrl-C ends the load; open requests are awaited and the summary is printed.
+Stand-in nodes sleep for the duration of their work and return a made-up result. By default they serve only languages that no user
+speaks. All sessions and nodes of the run are closed at its end. Ctrl-C ends the load; open requests are awaited and the summary is
+printed.
 
-Exit codes: 0 success; 1 more requests failed than --max-errors allows, or the run is invalid, or it could not be made; 2 invalid usage; 3 the scheduler cannot be reached.
+Exit codes: 0 success; 1 more requests failed than --max-errors allows, or the run is invalid, or it could not be made; 2 invalid usage;
+3 the scheduler cannot be reached.
 
 The summary shows the percentiles of each latency:
 
@@ -251,7 +255,8 @@ func (c *benchCmd) runError(ctx context.Context, err error) error {
 	case errors.As(err, &unreachable):
 		return &unreachableError{url: unreachable.URL, cause: unreachable.Err}
 	case errors.Is(err, lab.ErrUnsafe):
-		return usageError{fmt.Errorf("%w\nLeave --langs out: the stand-in nodes then serve languages that no user speaks. Or use the nodes of the scheduler with --nodes 0. "+
+		return usageError{fmt.Errorf("%w\nLeave --langs out: the stand-in nodes then serve languages that no user speaks. Or use the "+
+			"nodes of the scheduler with --nodes 0. "+
 			"If no user of this scheduler can be affected, add --real-languages", err)}
 	}
 	return err

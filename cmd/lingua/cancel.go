@@ -44,8 +44,9 @@ func (s *selector) UnmarshalText(text []byte) error {
 // filter is the filter of the flags.
 func (c *cancelCmd) filter() wire.JobFilter {
 	return wire.JobFilter{
-		State: stateFilter(string(c.State)), Reason: strings.ToUpper(string(c.Reason)), NodeID: string(c.Node), SessionID: string(c.Session),
-		Language: string(c.Language), SrcLang: string(c.Src), TgtLang: string(c.Tgt), Region: string(c.Region), TenantID: string(c.Tenant),
+		State: stateFilter(string(c.State)), Reason: strings.ToUpper(string(c.Reason)), NodeID: string(c.Node),
+		SessionID: string(c.Session),
+		Language:  string(c.Language), SrcLang: string(c.Src), TgtLang: string(c.Tgt), Region: string(c.Region), TenantID: string(c.Tenant),
 	}
 }
 
@@ -97,7 +98,8 @@ func (c *cancelCmd) Run(ctx context.Context, io streams) error {
 	}
 	filter.Until = counted.UntilMS
 	var out wire.JobsCancelResponse
-	if err := c.request(ctx, "POST", "/v1/jobs/cancel", wire.JobsCancelRequest{Filter: &filter, Expect: &counted.Matches}, &out); err != nil {
+	if err := c.request(ctx, "POST", "/v1/jobs/cancel", wire.JobsCancelRequest{Filter: &filter, Expect: &counted.Matches},
+		&out); err != nil {
 		return err
 	}
 	return c.print(io.out, out, func(t *tabwriter.Writer) {

@@ -40,7 +40,8 @@ type dashboard struct {
 
 func newDashboard(out io.Writer, url string, s *scheduler.Scheduler) *dashboard {
 	return &dashboard{
-		out: out, url: url, interactive: isTerminal(out), scheduler: s, nodes: append(lab.DemoNodes(), lab.ContestedNode()), started: time.Now(),
+		out: out, url: url, interactive: isTerminal(out), scheduler: s, nodes: append(lab.DemoNodes(), lab.ContestedNode()),
+		started:  time.Now(),
 		overhead: lab.NewLatencyRecorder(time.Minute), utterance: lab.NewLatencyRecorder(time.Minute), failed: make(map[string]int),
 	}
 }
@@ -200,7 +201,8 @@ func (d *dashboard) render() string {
 	}
 	fmt.Fprintf(b, "  latency    %s\n", format(d.utterance))
 	fmt.Fprintf(b, "  overhead   %s\n", format(d.overhead))
-	fmt.Fprintf(b, "  capacity   %s %d of %d slots (%.0f %%)\n", formatBar(t.inFlight, t.slots, 24), t.inFlight, t.slots, 100*float64(t.inFlight)/float64(max(t.slots, 1)))
+	fmt.Fprintf(b, "  capacity   %s %d of %d slots (%.0f %%)\n", formatBar(t.inFlight, t.slots, 24), t.inFlight, t.slots,
+		100*float64(t.inFlight)/float64(max(t.slots, 1)))
 	fmt.Fprintf(b, "  retries    %s\n", formatCounts(d.retries()))
 	fmt.Fprintf(b, "  sessions   %d open · %d resumed · %d lost\n", d.scheduler.Sessions.Len(), d.resumed, d.lost)
 	fmt.Fprintf(b, "\n  %-9s %-18s %-14s %6s %6s  %s\n", "NODE", "LANGUAGES", "SLOTS", "DONE", "FAILED", "FAULT")

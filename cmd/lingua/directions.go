@@ -39,8 +39,10 @@ func (c *directionsCmd) Run(ctx context.Context, io streams) error {
 		}
 		fmt.Fprintln(t, "DIRECTION\tNODES\tREADY\tSLOTS\tIN FLIGHT\tFREE\tJOBS 5 MIN\tREFUSED\tWAITING\tWAIT P95 MS\tUNCOVERED")
 		for _, d := range list.Directions {
-			fmt.Fprintf(t, "%s→%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", printable(d.SrcLang), printable(d.TgtLang), d.Nodes, d.Ready, d.Capacity, d.InFlight, d.Free,
-				formatOptional(d.Jobs5m), formatOptional(d.Refused5m), formatOptional(d.Waiting), formatOptional(d.WaitP95MS), describeUncovered(d.Uncovered))
+			fmt.Fprintf(t, "%s→%s\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", printable(d.SrcLang), printable(d.TgtLang), d.Nodes, d.Ready,
+				d.Capacity, d.InFlight, d.Free,
+				formatOptional(d.Jobs5m), formatOptional(d.Refused5m), formatOptional(d.Waiting), formatOptional(d.WaitP95MS),
+				describeUncovered(d.Uncovered))
 		}
 		writeMoreHint(t, list.NextCursor)
 	})

@@ -40,7 +40,8 @@ func (c *apiClient) warnOfEffect(ctx context.Context, io streams, id string) {
 			if e.Truncated {
 				more = ", and more"
 			}
-			fmt.Fprintf(io.err, "lingua: without %s, %s is left for %s%s\n", printable(id), left.what, listDirections(left.directions), more)
+			fmt.Fprintf(io.err, "lingua: without %s, %s is left for %s%s\n", printable(id), left.what, listDirections(left.directions),
+				more)
 		}
 	}
 }
@@ -52,7 +53,8 @@ func (c *drainCmd) try(ctx context.Context, io streams) error {
 		return err
 	}
 	return c.print(io.out, e, func(t *tabwriter.Writer) {
-		fmt.Fprintf(t, "without %s: %.1f %% of the slots of ready nodes are missing; its jobs in flight stay with it: %d\n", c.ID, 100*e.ShareOfSlots, e.InFlight)
+		fmt.Fprintf(t, "without %s: %.1f %% of the slots of ready nodes are missing; its jobs in flight stay with it: %d\n", c.ID,
+			100*e.ShareOfSlots, e.InFlight)
 		fmt.Fprintf(t, "directions without a ready node: %s\n", listDirections(e.None))
 		fmt.Fprintf(t, "directions with one: %s\n", listDirections(e.One))
 		if e.Truncated {

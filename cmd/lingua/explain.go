@@ -36,7 +36,8 @@ func (c *explainCmd) Run(ctx context.Context, io streams) error {
 	in := wire.DispatchRequest{
 		SessionID: c.Session, TenantID: c.TenantID, SrcLang: c.From, TgtLang: c.To,
 		Options: wire.DispatchOptions{
-			RequireTTS: c.TTS, Strict: c.Strict, RequiredServices: c.Service, RequiredModels: c.Model, Features: c.Feature, Region: c.Region, PreferredRegion: c.Near,
+			RequireTTS: c.TTS, Strict: c.Strict, RequiredServices: c.Service, RequiredModels: c.Model, Features: c.Feature,
+			Region: c.Region, PreferredRegion: c.Near,
 		},
 	}
 	if c.Node != "" {
@@ -60,7 +61,8 @@ func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {
 	}
 	for _, s := range e.RequiredServices {
 		if s.Listed {
-			fmt.Fprintf(t, "  service %s\t%s\n", printable(s.ServiceID), printable(strings.Join(append([]string{cmp.Or(s.Name, s.ServiceID)}, s.Versions...), ", ")))
+			fmt.Fprintf(t, "  service %s\t%s\n", printable(s.ServiceID),
+				printable(strings.Join(append([]string{cmp.Or(s.Name, s.ServiceID)}, s.Versions...), ", ")))
 		} else {
 			fmt.Fprintf(t, "  service %s\tis not listed by the ModelHub\n", printable(s.ServiceID))
 		}
@@ -110,7 +112,8 @@ func describeService(s *wire.ExplainService) string {
 	}
 	switch {
 	case s.MarkedMS > 0:
-		return fmt.Sprintf("%s: reported as unavailable, for another %s", name, (time.Duration(s.MarkedMS) * time.Millisecond).Round(time.Second))
+		return fmt.Sprintf("%s: reported as unavailable, for another %s", name,
+			(time.Duration(s.MarkedMS) * time.Millisecond).Round(time.Second))
 	case s.Status != "ready":
 		return name + ": " + s.Status
 	}

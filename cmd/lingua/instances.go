@@ -25,7 +25,8 @@ func (c *instancesCmd) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
-		fmt.Fprintln(t, "INSTANCE\tINCARNATION\tSTATE\tNODES\tSESSIONS\tJOBS\tINBOX\tDEAD LETTERS\tTAKEOVERS\tUPTIME\tVERSION\tKEYS\tADDRESS")
+		fmt.Fprintln(t, "INSTANCE\tINCARNATION\tSTATE\tNODES\tSESSIONS\tJOBS\tINBOX\tDEAD "+
+			"LETTERS\tTAKEOVERS\tUPTIME\tVERSION\tKEYS\tADDRESS")
 		for _, i := range list.Instances {
 			state, uptime := "present", "–"
 			switch {
@@ -40,7 +41,8 @@ func (c *instancesCmd) Run(ctx context.Context, io streams) error {
 			if i.StartedMS > 0 {
 				uptime = time.Since(time.UnixMilli(i.StartedMS)).Round(time.Second).String()
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", cmp.Or(i.InstanceID, "–"), i.Incarnation, state, i.Nodes, i.Sessions, i.Jobs,
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", cmp.Or(i.InstanceID, "–"), i.Incarnation, state, i.Nodes,
+				i.Sessions, i.Jobs,
 				i.Inbox, i.DeadLetters, i.Takeovers, uptime, cmp.Or(i.Version, "–"), cmp.Or(i.KeysDigest, "–"), cmp.Or(i.AdvertiseURL, "–"))
 		}
 	})

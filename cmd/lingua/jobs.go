@@ -85,7 +85,8 @@ func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	if list.Partial {
-		fmt.Fprintln(io.err, strings.TrimSpace("some instances were not asked, or did not answer: jobs that ended there may be missing "+strings.Join(list.Incomplete, " ")))
+		fmt.Fprintln(io.err, strings.TrimSpace("some instances were not asked, or did not answer: jobs that ended there may be missing "+
+			strings.Join(list.Incomplete, " ")))
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
 		if len(list.Jobs) == 0 {
@@ -110,7 +111,8 @@ func millisAgo(ago time.Duration) string {
 }
 
 func writeJob(t *tabwriter.Writer, j *wire.JobDetail) {
-	fmt.Fprintf(t, "job\t%s\nrequest\t%s\nsession\t%s\ndirection\t%s→%s\nstate\t%s\n", j.JobID, j.RequestID, j.SessionID, j.SrcLang, j.TgtLang, j.State)
+	fmt.Fprintf(t, "job\t%s\nrequest\t%s\nsession\t%s\ndirection\t%s→%s\nstate\t%s\n", j.JobID, j.RequestID, j.SessionID, j.SrcLang,
+		j.TgtLang, j.State)
 	if j.Reason != "" {
 		fmt.Fprintf(t, "reason\t%s\n", printable(strings.TrimSpace(j.Reason+" "+j.Detail)))
 	}

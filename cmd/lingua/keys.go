@@ -37,7 +37,8 @@ type keysNewCmd struct {
 
 // Help explains the command below the summary of its flags.
 func (c *keysNewCmd) Help() string {
-	return `Without --name it makes only a secret and its hash: the second secret of a key during a rotation, or with --secret-file the secret of a signer.
+	return `Without --name it makes only a secret and its hash: the second secret of a key during a rotation, or with --secret-file the
+secret of a signer.
 
 Examples:
 
@@ -59,7 +60,8 @@ func (c *keysNewCmd) Validate() error {
 		}
 		return nil
 	}
-	key := auth.KeyConfig{Name: c.Name, Role: auth.Role(c.Role), Tenant: core.TenantID(c.Tenant), Nodes: c.Nodes, Pool: core.PoolID(c.Pool), MaxTTL: c.MaxTTL}
+	key := auth.KeyConfig{Name: c.Name, Role: auth.Role(c.Role), Tenant: core.TenantID(c.Tenant), Nodes: c.Nodes, Pool: core.PoolID(c.Pool),
+		MaxTTL: c.MaxTTL}
 	return key.Check()
 }
 
@@ -201,7 +203,8 @@ func (c *keysCheckCmd) identify(ring *auth.Keyring, io streams) error {
 		return fmt.Errorf("the secret would be refused: %s", reason)
 	}
 	if p.Role == auth.Session {
-		fmt.Fprintf(io.out, "a token for the session %s, minted by %s and signed by %s; it expires at %s\n", p.Session, p.Key, p.KID, p.Expires.UTC().Format(time.RFC3339))
+		fmt.Fprintf(io.out, "a token for the session %s, minted by %s and signed by %s; it expires at %s\n", p.Session, p.Key, p.KID,
+			p.Expires.UTC().Format(time.RFC3339))
 		return nil
 	}
 	fmt.Fprintf(io.out, "%s: %s\n", p.Key, permissions(p))
@@ -251,7 +254,8 @@ func (c *keysCheckCmd) list(ring *auth.Keyring, out io.Writer) error {
 	t := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(t, "KEY\tROLE\tTENANT\tSTATE\tFROM\tUNTIL\tSECRETS\tMAY")
 	for _, k := range keys {
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", k.Name, k.Role, cmp.Or(k.Tenant, "–"), k.State, cmp.Or(k.NotBefore, "–"), cmp.Or(k.NotAfter, "–"), k.Secrets, k.May)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", k.Name, k.Role, cmp.Or(k.Tenant, "–"), k.State, cmp.Or(k.NotBefore, "–"),
+			cmp.Or(k.NotAfter, "–"), k.Secrets, k.May)
 	}
 	if len(signers) > 0 {
 		fmt.Fprintln(t, "\nSIGNER\tUSE")

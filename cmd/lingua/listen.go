@@ -15,7 +15,8 @@ import (
 )
 
 // newListeningScheduler makes the scheduler of a command and opens its port.
-func newListeningScheduler(ctx context.Context, cfg config.Config, log *slog.Logger, command string) (*scheduler.Scheduler, net.Listener, error) {
+func newListeningScheduler(ctx context.Context, cfg config.Config, log *slog.Logger, command string) (*scheduler.Scheduler, net.Listener,
+	error) {
 	s, err := scheduler.New(ctx, cfg, version(), log, nil)
 	if err != nil {
 		return nil, nil, err

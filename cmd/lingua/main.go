@@ -69,7 +69,8 @@ type streams struct {
 	in       io.Reader // nil: empty
 	out, err io.Writer
 	environ  []string
-	// hangups returns the signals on which serve reloads its configuration and opens its files again, and how to end them; nil: there are none.
+	// hangups returns the signals on which serve reloads its configuration and opens its files again, and how to end them; nil: there are
+	// none.
 	hangups func() (<-chan os.Signal, func())
 }
 
@@ -77,7 +78,8 @@ type streams struct {
 type usageError struct{ error }
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) //nolint:forbidigo // the root context of the process
+	//nolint:forbidigo // the root context of the process
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	go func() {
 		<-ctx.Done()
 		stop() // a second Ctrl-C ends the program at once
@@ -121,7 +123,8 @@ func newParser(ctx context.Context, c *cli, io streams, exit func(int)) (*kong.K
 		kong.Name("lingua"),
 		kong.Description("The control plane of a real-time speech-translation system.\n\n"+
 			"Exit codes: 0 success, 1 the command failed, 2 invalid usage or configuration, 3 the scheduler cannot be reached.\n\n"+
-			"Environment: LINGUA_URL sets --server (several addresses with commas for talk, node and bench), LINGUA_TOKEN sets --token, LINGUA_CA sets --ca; lingua config reference lists the variables of serve and demo."),
+			"Environment: LINGUA_URL sets --server (several addresses with commas for talk, node and bench), LINGUA_TOKEN sets --token, "+
+			"LINGUA_CA sets --ca; lingua config reference lists the variables of serve and demo."),
 		kong.Writers(io.out, io.err),
 		kong.Exit(exit),
 		kong.Resolvers(environmentResolver(io.environ)),

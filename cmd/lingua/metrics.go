@@ -28,7 +28,8 @@ func printMetrics(t *tabwriter.Writer, m *wire.Metrics) {
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	d, na, s := &m.Dispatch, &m.ModelNotAvailable, &m.Stats
 	row("instance", "%s, for %s", m.Instance, (time.Duration(m.UptimeMS) * time.Millisecond).Round(time.Second))
-	row("dispatches", "%s; %.1f/s in the last 10 s, %.1f/s in the last minute; p95 %.2f ms, p99 %.2f ms", describeOutcome(&d.MetricsOutcome), d.PerSecond10s, d.PerSecond1m, d.P95MS, d.P99MS)
+	row("dispatches", "%s; %.1f/s in the last 10 s, %.1f/s in the last minute; p95 %.2f ms, p99 %.2f ms",
+		describeOutcome(&d.MetricsOutcome), d.PerSecond10s, d.PerSecond1m, d.P95MS, d.P99MS)
 	row("ModelHub down", "%s", describeOutcome(&d.ModelHubDown.MetricsOutcome))
 	row("catalog", "%s", describeCatalog(&m.Catalog))
 	row("utterances", "%d ended by clients, %d by the scheduler", m.Segmentation.Manual, m.Segmentation.Automatic)

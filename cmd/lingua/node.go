@@ -83,7 +83,8 @@ func (c *nodeCmd) Run(ctx context.Context, io streams) error {
 	}, func(ctx context.Context, job *node.Job) (node.Result, error) {
 		started := time.Now()
 		result, err := worker.Do(ctx, job)
-		log.Info("job ended", "job_id", job.ID, "attempt_id", job.Attempt, "done", err == nil, "took_ms", time.Since(started).Milliseconds())
+		log.Info("job ended", "job_id", job.ID, "attempt_id", job.Attempt, "done", err == nil, "took_ms",
+			time.Since(started).Milliseconds())
 		return result, err
 	})
 	var refused *node.RefusedError

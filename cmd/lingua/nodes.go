@@ -97,7 +97,8 @@ func (c *listNodesCmd) listRefused(ctx context.Context, io streams) error {
 		}
 		for i := range list.Refused {
 			r := &list.Refused[i]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", r.Address, cmp.Or(r.NodeID, "–"), strings.TrimSpace(string(r.Reason)+" "+r.Field), r.Count, formatAge(r.LastMS), r.Advice)
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\t%s\n", r.Address, cmp.Or(r.NodeID, "–"), strings.TrimSpace(string(r.Reason)+" "+r.Field),
+				r.Count, formatAge(r.LastMS), r.Advice)
 		}
 		if list.Partial {
 			fmt.Fprintln(t, "some instances did not answer: what they have refused is missing")

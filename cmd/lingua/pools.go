@@ -50,8 +50,10 @@ func writePools(t *tabwriter.Writer, all *wire.PoolOverview) {
 	fmt.Fprintln(t, "\nPOOL\tNODES\tONLINE\tREADY\tSLOTS USED\tASR\tNMT\tTTS\tTENANTS")
 	for i := range all.Pools {
 		p := &all.Pools[i]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d of %d\t%s\t%s\t%s\t%s\n", p.PoolID, p.Nodes.Total, p.Nodes.Online, p.Nodes.Ready, p.Slots.Used, p.Slots.Total,
-			readyOf(p.CoreServices.ASR), readyOf(p.CoreServices.NMT), readyOf(p.CoreServices.TTS), cmp.Or(tenantsOf(p, maxShownTenants), "–"))
+		fmt.Fprintf(t, "%s\t%d\t%d\t%d\t%d of %d\t%s\t%s\t%s\t%s\n", p.PoolID, p.Nodes.Total, p.Nodes.Online, p.Nodes.Ready, p.Slots.Used,
+			p.Slots.Total,
+			readyOf(p.CoreServices.ASR), readyOf(p.CoreServices.NMT), readyOf(p.CoreServices.TTS),
+			cmp.Or(tenantsOf(p, maxShownTenants), "–"))
 	}
 	outside := &all.WithoutPool
 	if outside.Nodes.Total == 0 {
@@ -74,7 +76,8 @@ func writePools(t *tabwriter.Writer, all *wire.PoolOverview) {
 // writePoolWarnings says what is not as the configuration of the instance says.
 func writePoolWarnings(t *tabwriter.Writer, all *wire.PoolOverview) {
 	if all.FileDiffers {
-		fmt.Fprintln(t, "the configuration of this instance describes other pools: change it, or publish them with lingua config reload --publish-pools")
+		fmt.Fprintln(t, "the configuration of this instance describes other pools: change it, or publish them with lingua config reload "+
+			"--publish-pools")
 	}
 	if all.Problem != "" {
 		fmt.Fprintln(t, printable(all.Problem))
@@ -101,7 +104,8 @@ func writePool(t *tabwriter.Writer, p *wire.Pool) {
 	if len(p.RequiredServices) > 0 {
 		fmt.Fprintf(t, "requires\t%s\n", printable(strings.Join(p.RequiredServices, " ")))
 	}
-	fmt.Fprintf(t, "nodes\t%d registered, %d online, %d ready\nslots\t%d of %d used\n", p.Nodes.Total, p.Nodes.Online, p.Nodes.Ready, p.Slots.Used, p.Slots.Total)
+	fmt.Fprintf(t, "nodes\t%d registered, %d online, %d ready\nslots\t%d of %d used\n", p.Nodes.Total, p.Nodes.Online, p.Nodes.Ready,
+		p.Slots.Used, p.Slots.Total)
 	for _, s := range []struct {
 		name string
 		wire.StageCount

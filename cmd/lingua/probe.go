@@ -46,7 +46,8 @@ func writeProbe(t *tabwriter.Writer, out *wire.ProbeResult) {
 			stages = append(stages, fmt.Sprintf("%s %d", s.name, *s.ms))
 		}
 	}
-	fmt.Fprintf(t, "%s %s→%s: %s after %d ms (%s)\n", out.NodeID, out.SrcLang, out.TgtLang, out.State, out.TotalMS, strings.Join(stages, ", "))
+	fmt.Fprintf(t, "%s %s→%s: %s after %d ms (%s)\n", out.NodeID, out.SrcLang, out.TgtLang, out.State, out.TotalMS,
+		strings.Join(stages, ", "))
 	if out.Reason != "" {
 		fmt.Fprintf(t, "reason: %s\n", strings.TrimSpace(out.Reason+" "+printable(out.Detail)))
 	}

@@ -97,7 +97,8 @@ type revokeSessionCmd struct {
 
 // Run revokes a session.
 func (c *revokeSessionCmd) Run(ctx context.Context, io streams) error {
-	return c.send(ctx, io, wire.RevocationRequest{Session: c.ID, TenantID: c.Tenant, Before: c.Before}, "its tokens are refused, and it ends")
+	return c.send(ctx, io, wire.RevocationRequest{Session: c.ID, TenantID: c.Tenant, Before: c.Before},
+		"its tokens are refused, and it ends")
 }
 
 type revokeNodeCmd struct {
@@ -122,10 +123,11 @@ func (c *revokeListCmd) Validate() error { return checkLimit(c.Limit) }
 // Run lists revocations.
 func (c *revokeListCmd) Run(ctx context.Context, io streams) error {
 	list := wire.RevocationList{Revocations: []wire.Revocation{}}
-	err := fetchPages(ctx, &c.apiClient, "/v1/auth/revocations", url.Values{}, maxEntries(c.Limit, c.All), func(page *wire.RevocationList) (int, string) {
-		list.Revocations, list.NextCursor = append(list.Revocations, page.Revocations...), page.NextCursor
-		return len(page.Revocations), page.NextCursor
-	})
+	err := fetchPages(ctx, &c.apiClient, "/v1/auth/revocations", url.Values{}, maxEntries(c.Limit, c.All),
+		func(page *wire.RevocationList) (int, string) {
+			list.Revocations, list.NextCursor = append(list.Revocations, page.Revocations...), page.NextCursor
+			return len(page.Revocations), page.NextCursor
+		})
 	if err != nil {
 		return err
 	}
@@ -141,7 +143,8 @@ func (c *revokeListCmd) Run(ctx context.Context, io streams) error {
 			if r.Ended {
 				reason = cmp.Or(reason, "the session was ended")
 			}
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.ID), formatDate(r.BeforeMS), formatAge(r.AtMS), cmp.Or(printable(r.By), "–"),
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", printable(r.ID), formatDate(r.BeforeMS), formatAge(r.AtMS),
+				cmp.Or(printable(r.By), "–"),
 				cmp.Or(formatDate(r.UntilMS), "when lifted"), cmp.Or(printable(reason), "–"))
 		}
 		writeMoreHint(t, list.NextCursor)

@@ -31,17 +31,18 @@ revocations are in Redis alone.
 func (c *revokeExportCmd) Run(ctx context.Context, s streams) error {
 	out := json.NewEncoder(s.out)
 	logins := 0
-	err := fetchPages(ctx, &c.apiClient, "/v1/auth/revocations", url.Values{}, maxEntries(0, true), func(page *wire.RevocationList) (int, string) {
-		for i := range page.Revocations {
-			request, ok := requestOf(&page.Revocations[i])
-			if !ok {
-				logins++
-				continue
+	err := fetchPages(ctx, &c.apiClient, "/v1/auth/revocations", url.Values{}, maxEntries(0, true),
+		func(page *wire.RevocationList) (int, string) {
+			for i := range page.Revocations {
+				request, ok := requestOf(&page.Revocations[i])
+				if !ok {
+					logins++
+					continue
+				}
+				_ = out.Encode(request) // of plain fields; an error of the output is found by the flush of main
 			}
-			_ = out.Encode(request) // of plain fields; an error of the output is found by the flush of main
-		}
-		return len(page.Revocations), page.NextCursor
-	})
+			return len(page.Revocations), page.NextCursor
+		})
 	if logins > 0 {
 		fmt.Fprintf(s.err, "lingua: %d ended logins are left out: they expire by themselves\n", logins)
 	}

@@ -86,7 +86,8 @@ func (c *serveCmd) Run(ctx context.Context, io streams) error {
 	switch {
 	case cfg.Auth.Configured():
 	case cfg.Server.Insecure && !config.IsLoopback(cfg.Server.Host):
-		log.Warn("INSECURE: no keys are configured; every client that reaches this address controls the fleet", "address", l.Addr().String())
+		log.Warn("INSECURE: no keys are configured; every client that reaches this address controls the fleet", "address",
+			l.Addr().String())
 	default:
 		log.Info("no keys are configured: only this machine can reach the scheduler")
 	}

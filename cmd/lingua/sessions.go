@@ -47,11 +47,14 @@ func (c *sessionsListCmd) Run(ctx context.Context, io streams) error {
 			fmt.Fprintln(t, "no sessions")
 			return
 		}
-		fmt.Fprintln(t, "SESSION\tTENANT\tLANGUAGES\tCONNECTED\tSPEAKING\tUTTERANCES\tPENDING\tLAG MS\tP95 MS\tRECONNECTS\tSTARTED\tKEY\tREMOTE\tINSTANCE")
+		fmt.Fprintln(t, "SESSION\tTENANT\tLANGUAGES\tCONNECTED\tSPEAKING\tUTTERANCES\tPENDING\tLAG MS\tP95 "+
+			"MS\tRECONNECTS\tSTARTED\tKEY\tREMOTE\tINSTANCE")
 		for i := range list.Sessions {
 			s := &list.Sessions[i]
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", printable(s.SessionID), cmp.Or(printable(s.TenantID), "–"), strings.Join(s.Langs, "↔"),
-				yesNo(s.Connected), yesNo(s.Speaking), s.Utterances, s.Pending, formatOptional(s.LastResultLagMS), formatOptional(s.LagP95MS), s.Reconnects,
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", printable(s.SessionID),
+				cmp.Or(printable(s.TenantID), "–"), strings.Join(s.Langs, "↔"),
+				yesNo(s.Connected), yesNo(s.Speaking), s.Utterances, s.Pending, formatOptional(s.LastResultLagMS),
+				formatOptional(s.LagP95MS), s.Reconnects,
 				formatAge(s.StartedMS), cmp.Or(printable(s.Key), "–"), cmp.Or(printable(s.Remote), "–"), printable(s.Instance))
 		}
 		writeMoreHint(t, list.NextCursor)

@@ -31,7 +31,8 @@ func printStats(t *tabwriter.Writer, s *wire.Stats) {
 	n := &s.Nodes
 	row := func(name, format string, args ...any) { fmt.Fprintf(t, "%s\t%s\n", name, fmt.Sprintf(format, args...)) }
 	row("snapshot", "%s", age)
-	row("nodes", "%d ready with %d of %d slots in use, %d degraded, %d draining, %d ejected, %d disconnected, %d offline", n.Ready, n.UsedSlots, n.Slots, n.Degraded, n.Draining, n.Ejected, n.Disconnected, n.Offline)
+	row("nodes", "%d ready with %d of %d slots in use, %d degraded, %d draining, %d ejected, %d disconnected, %d offline", n.Ready,
+		n.UsedSlots, n.Slots, n.Degraded, n.Draining, n.Ejected, n.Disconnected, n.Offline)
 	row("now", "%d sessions, %d jobs in flight, instances: %d", s.Sessions, s.InFlight, s.Instances.Present)
 	row("last 5 min", "%s", describeOutcomes(&s.Jobs.Last5m))
 	row("last hour", "%s", describeOutcomes(&s.Jobs.LastHour))
@@ -67,7 +68,8 @@ func printServices(t *tabwriter.Writer, c *wire.StatsCompute) {
 	fmt.Fprintln(t, "\nSERVICE\tVERSION\tNEWEST\tINSTALLED\tREADY\tSLOTS\tNAME")
 	for i := range c.Services {
 		u := &c.Services[i]
-		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", printable(u.ServiceID), printable(u.Version), printable(u.LatestVersion), u.Installed, u.Ready, u.Slots, printable(u.Name))
+		fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%d\t%d\t%s\n", printable(u.ServiceID), printable(u.Version), printable(u.LatestVersion),
+			u.Installed, u.Ready, u.Slots, printable(u.Name))
 	}
 	for _, listed := range c.NotInstalled {
 		newest := ""

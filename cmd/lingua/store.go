@@ -30,10 +30,12 @@ func printStore(t *tabwriter.Writer, s *wire.StoreStatus) {
 	}
 	fmt.Fprintf(t, "%s\n", joinWords(s.Kind, s.Mode, state))
 	if s.CheckedMS > 0 {
-		fmt.Fprintf(t, "the servers as they were %v ago\n", (time.Duration(s.GeneratedMS-s.CheckedMS) * time.Millisecond).Round(time.Second))
+		fmt.Fprintf(t, "the servers as they were %v ago\n",
+			(time.Duration(s.GeneratedMS-s.CheckedMS) * time.Millisecond).Round(time.Second))
 	}
 	if l := s.Latency; l != nil {
-		fmt.Fprintf(t, "calls of this instance in the last minute: %d, median %v ms, 99 %% %v ms, longest %v ms\n", l.Calls, l.P50MS, l.P99MS, l.MaxMS)
+		fmt.Fprintf(t, "calls of this instance in the last minute: %d, median %v ms, 99 %% %v ms, longest %v ms\n", l.Calls, l.P50MS,
+			l.P99MS, l.MaxMS)
 	}
 	if len(s.Servers) == 0 {
 		return
@@ -49,8 +51,10 @@ func printStore(t *tabwriter.Writer, s *wire.StoreStatus) {
 		if v.UptimeSeconds > 0 {
 			uptime = (time.Duration(v.UptimeSeconds) * time.Second).String()
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", printable(v.Address), v.Role, yesNo(v.Healthy), cmp.Or(printable(v.Slots), "–"),
-			cmp.Or(printable(v.Version), "–"), formatMiB(v.UsedMemory), formatMiB(v.MaxMemory), cmp.Or(printable(v.Policy), "–"), formatOptional(v.LagBytes), ping, v.Clients, uptime)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", printable(v.Address), v.Role, yesNo(v.Healthy),
+			cmp.Or(printable(v.Slots), "–"),
+			cmp.Or(printable(v.Version), "–"), formatMiB(v.UsedMemory), formatMiB(v.MaxMemory), cmp.Or(printable(v.Policy), "–"),
+			formatOptional(v.LagBytes), ping, v.Clients, uptime)
 	}
 }
 

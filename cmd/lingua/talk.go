@@ -50,7 +50,9 @@ func (c *talkCmd) Run(ctx context.Context, io streams) error {
 	defer cancel()
 	s, err := client.Start(sessionCtx, client.Config{
 		URLs: urls, Token: c.Token, HTTPClient: httpClient, Log: slog.New(slog.DiscardHandler),
-		Start: wire.SessionStart{Langs: []string{c.From, c.To}, Audio: wire.SessionAudio{Encoding: format.Encoding, SampleRate: format.SampleRate, Channels: format.Channels}, Partials: c.Partials},
+		Start: wire.SessionStart{Langs: []string{c.From, c.To},
+			Audio:    wire.SessionAudio{Encoding: format.Encoding, SampleRate: format.SampleRate, Channels: format.Channels},
+			Partials: c.Partials},
 	})
 	if err != nil {
 		return sessionError(c.redacted(), err)
@@ -167,7 +169,8 @@ func printEvent(out io.Writer, e client.Event) {
 	case client.Reconnecting:
 		fmt.Fprintln(out, "connection lost; reconnecting")
 	case client.SessionEnded:
-		fmt.Fprintf(out, "utterances: %d, results: %d, errors: %d, speech: %.1f s\n", e.Utterances, e.Results, e.Errors, float64(e.AudioMS)/1000)
+		fmt.Fprintf(out, "utterances: %d, results: %d, errors: %d, speech: %.1f s\n", e.Utterances, e.Results, e.Errors,
+			float64(e.AudioMS)/1000)
 	}
 }
 

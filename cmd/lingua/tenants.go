@@ -26,10 +26,12 @@ func (c *tenantsCmd) Validate() error { return checkLimit(c.Limit) }
 // Run lists tenants.
 func (c *tenantsCmd) Run(ctx context.Context, io streams) error {
 	list := wire.TenantList{Tenants: []wire.TenantInfo{}}
-	err := fetchPages(ctx, &c.apiClient, "/v1/tenants", makeQuery("tenant_id", c.ID), maxEntries(c.Limit, c.All), func(page *wire.TenantList) (int, string) {
-		list.Tenants, list.NextCursor, list.Partial = append(list.Tenants, page.Tenants...), page.NextCursor, list.Partial || page.Partial
-		return len(page.Tenants), page.NextCursor
-	})
+	err := fetchPages(ctx, &c.apiClient, "/v1/tenants", makeQuery("tenant_id", c.ID), maxEntries(c.Limit, c.All),
+		func(page *wire.TenantList) (int, string) {
+			list.Tenants, list.NextCursor, list.Partial = append(list.Tenants, page.Tenants...), page.NextCursor, list.Partial ||
+				page.Partial
+			return len(page.Tenants), page.NextCursor
+		})
 	if err != nil {
 		return err
 	}

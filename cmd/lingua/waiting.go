@@ -58,7 +58,8 @@ func writeWaiting(t *tabwriter.Writer, list *wire.WaitingList) {
 		if n.Share != nil {
 			granted, entitled = strconv.Itoa(n.Share.Granted), strconv.FormatFloat(n.Share.Entitled, 'f', 1, 64)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%g\t%s\t%s\n", tenantName(n.TenantID), poolName(n.PoolID), n.Waiting, formatWait(list.NowMS-n.OldestMS), n.Weight, granted, entitled)
+		fmt.Fprintf(t, "%s\t%s\t%d\t%s\t%g\t%s\t%s\n", tenantName(n.TenantID), poolName(n.PoolID), n.Waiting,
+			formatWait(list.NowMS-n.OldestMS), n.Weight, granted, entitled)
 	}
 	fmt.Fprintln(t)
 	_ = t.Flush()
@@ -69,7 +70,8 @@ func writeWaiting(t *tabwriter.Writer, list *wire.WaitingList) {
 		if n.EstimateMS != nil {
 			estimate = formatWait(*n.EstimateMS)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", tenantName(n.TenantID), poolName(n.PoolID), formatRequirements(&n.WaitingRequirements),
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\n", tenantName(n.TenantID), poolName(n.PoolID),
+			formatRequirements(&n.WaitingRequirements),
 			formatWait(list.NowMS-n.SinceMS), n.Place, estimate, formatWait(n.DeadlineMS-list.NowMS), n.Instance, n.JobID)
 	}
 	if list.Truncated {

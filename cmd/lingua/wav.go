@@ -13,7 +13,8 @@ import (
 const maxSkippedChunk = 16 << 20
 
 // errNotPCM is the error of a file that is not WAV or not 16-bit PCM.
-var errNotPCM = errors.New("not a WAV file of 16-bit PCM; convert it, for instance with: ffmpeg -i FILE -ac 1 -ar 16000 -c:a pcm_s16le out.wav")
+var errNotPCM = errors.New("not a WAV file of 16-bit PCM; convert it, for instance with: ffmpeg -i FILE -ac 1 -ar 16000 -c:a pcm_s16le " +
+	"out.wav")
 
 // readWAV reads a WAV file up to its audio and returns the format of it.
 func readWAV(r io.Reader) (wire.AudioFormat, error) {
@@ -45,7 +46,8 @@ func readWAV(r io.Reader) (wire.AudioFormat, error) {
 				return f, errNotPCM
 			}
 			if f.Channels < 1 || f.Channels > 2 || f.SampleRate < 8000 || f.SampleRate > 48_000 {
-				return f, fmt.Errorf("%d channels at %d Hz are not supported; 1 or 2 channels at 8000 to 48000 Hz are", f.Channels, f.SampleRate)
+				return f, fmt.Errorf("%d channels at %d Hz are not supported; 1 or 2 channels at 8000 to 48000 Hz are", f.Channels,
+					f.SampleRate)
 			}
 			hasFormat, size = true, size-uint32(len(body))
 		}

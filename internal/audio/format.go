@@ -33,7 +33,8 @@ func PCMBytes(f *wire.AudioFormat, d time.Duration) int {
 func CheckFrame(f *wire.AudioFormat, first, frame []byte) *wire.Error {
 	switch {
 	case f.Encoding == wire.EncodingPCM && len(frame)%(2*f.Channels) != 0:
-		return wire.Invalid("audio", "a frame of pcm_s16le with %d channels has a multiple of %d bytes, not %d", f.Channels, 2*f.Channels, len(frame))
+		return wire.Invalid("audio", "a frame of pcm_s16le with %d channels has a multiple of %d bytes, not %d", f.Channels, 2*f.Channels,
+			len(frame))
 	case f.Encoding == wire.EncodingWAV && !bytes.HasPrefix(first, riff):
 		return wire.Invalid("audio", "the first frame of a wav utterance begins with its RIFF header; send raw samples as pcm_s16le")
 	case f.Encoding == wire.EncodingOpus:

@@ -82,7 +82,8 @@ func ParseUpload(h http.Header, body []byte) (wire.AudioFormat, [][]byte, *wire.
 		}
 	default:
 		if len(body)%(2*max(1, format.Channels)) != 0 {
-			return format, nil, wire.Invalid("audio", "pcm_s16le with %d channels has a multiple of %d bytes, not %d", format.Channels, 2*format.Channels, len(body))
+			return format, nil, wire.Invalid("audio", "pcm_s16le with %d channels has a multiple of %d bytes, not %d", format.Channels,
+				2*format.Channels, len(body))
 		}
 	}
 	if len(chunks) == 0 {

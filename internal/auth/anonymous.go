@@ -9,8 +9,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// A proxy that authenticates people itself forwards requests without a credential. The configuration may give them a role, if they come from
-// the proxy: the address is that of the connection, which nobody can claim in a header.
+// A proxy that authenticates people itself forwards requests without a credential. The configuration may give them a role, if they come
+// from the proxy: the address is that of the connection, which nobody can claim in a header.
 
 // AnonymousKey is the name under which requests without a credential are audited, and can be revoked.
 const AnonymousKey = "anonymous"
@@ -18,8 +18,8 @@ const AnonymousKey = "anonymous"
 // NoRole is the configured role of requests without a credential that have none.
 const NoRole = "none"
 
-// How many bits a network of proxies has at least: 10.0.0.0/8 and fd00::/8 are such networks, and a large part of the Internet is not. Only unique
-// local addresses of IPv6 may have so few.
+// How many bits a network of proxies has at least: 10.0.0.0/8 and fd00::/8 are such networks, and a large part of the Internet is not. Only
+// unique local addresses of IPv6 may have so few.
 const (
 	minAnonymousBits   = 8
 	minAnonymousBitsV6 = 32
@@ -53,7 +53,8 @@ func (b *keyringBuilder) addAnonymous(c *AnonymousConfig) {
 		case err != nil:
 			b.reject(fromKey, "%q is not a CIDR prefix such as 10.0.0.5/32 or ::1/128", text)
 		case prefix.Bits() < minBits(prefix):
-			b.reject(fromKey, "%q is not the network of a proxy: everyone in it would have the role; give at least %d bits", text, minBits(prefix))
+			b.reject(fromKey, "%q is not the network of a proxy: everyone in it would have the role; give at least %d bits", text,
+				minBits(prefix))
 		}
 		a.from = append(a.from, prefix.Masked())
 	}
@@ -75,10 +76,12 @@ func (b *keyringBuilder) addAnonymous(c *AnonymousConfig) {
 		b.reject(roleKey, "there are no keys, and without any every caller is an operator: configure keys, or remove it")
 	}
 	if len(c.From) == 0 {
-		b.reject(roleKey, "auth.anonymous_from is empty: name the addresses from which only the proxy that authenticates people connects, such as 127.0.0.1/32")
+		b.reject(roleKey, "auth.anonymous_from is empty: name the addresses from which only the proxy that authenticates people "+
+			"connects, such as 127.0.0.1/32")
 	}
 	if b.ring.byName[AnonymousKey] != nil {
-		b.reject(roleKey, "there is a key of the name %s, which audit entries could not distinguish from requests without a credential: rename it", AnonymousKey)
+		b.reject(roleKey, "there is a key of the name %s, which audit entries could not distinguish from requests without a credential: "+
+			"rename it", AnonymousKey)
 	}
 	if len(b.problems) > before {
 		return
@@ -121,9 +124,9 @@ func (a *Authenticator) AuthenticateAnonymous(remote string) (*Principal, Reason
 	return &policy.caller, ""
 }
 
-// AdmitsHost reports whether requests without a credential may be for a host, which has no port. A page whose name its owner makes point to the
-// address of the scheduler (DNS rebinding) is of the same origin for a browser: only names that are configured are trusted. An address, and
-// localhost, cannot be such a name.
+// AdmitsHost reports whether requests without a credential may be for a host, which has no port. A page whose name its owner makes point to
+// the address of the scheduler (DNS rebinding) is of the same origin for a browser: only names that are configured are trusted. An address,
+// and localhost, cannot be such a name.
 func (k *Keyring) AdmitsHost(host string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil || host == "localhost" {

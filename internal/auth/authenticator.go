@@ -51,7 +51,8 @@ func NewAuthenticator(ring *Keyring, revocations Revocations) *Authenticator {
 	return a
 }
 
-// EndLoginsWithProcess makes logins valid in this process only, because it alone knows which of them were ended. Call it before the first login.
+// EndLoginsWithProcess makes logins valid in this process only, because it alone knows which of them were ended. Call it before the first
+// login.
 func (a *Authenticator) EndLoginsWithProcess() { a.localLogins = true }
 
 // Keyring returns the keyring that is in force.

@@ -265,7 +265,8 @@ func (b *keyringBuilder) addKey(i int, c *KeyConfig) {
 	}
 	k := &key{
 		Principal: Principal{
-			Key: c.Name, Role: c.Role, Tenant: c.Tenant, Issued: c.NotBefore, Nodes: c.Nodes, Pool: c.Pool, MaxNodes: c.MaxNodes, MaxTTL: c.MaxTTL,
+			Key: c.Name, Role: c.Role, Tenant: c.Tenant, Issued: c.NotBefore, Nodes: c.Nodes, Pool: c.Pool, MaxNodes: c.MaxNodes,
+			MaxTTL: c.MaxTTL,
 		},
 		notAfter: c.NotAfter,
 	}
@@ -369,14 +370,17 @@ func (b *keyringBuilder) summarySigner(s *signer) {
 // checkTogether checks the credentials against each other.
 func (b *keyringBuilder) checkTogether(c *Config) {
 	if b.operators == 0 && (len(c.NodeTokens) > 0 || len(c.Keys) > 0 || len(c.Signers) > 0 || c.SessionSecret != "") {
-		b.reject("auth.operator_keys", "is empty, and no key in auth.keys has the role operator, although there are other credentials: without one the scheduler cannot be operated")
+		b.reject("auth.operator_keys",
+			"is empty, and no key in auth.keys has the role operator, although there are other credentials: without one the scheduler "+
+				"cannot be operated")
 	}
 	names := slices.Sorted(maps.Keys(b.ring.byName))
 	for i, a := range names {
 		for _, other := range names[i+1:] {
 			x, y := b.ring.byName[a], b.ring.byName[other]
 			if x.Role == Node && y.Role == Node && x.Tenant != y.Tenant && PatternsOverlap(x.Nodes, y.Nodes) {
-				b.reject("auth.keys", "a node's name can match both %s of %s and %s of %s, which have different tenants: make the patterns disjoint", x.Nodes, a, y.Nodes, other)
+				b.reject("auth.keys", "a node's name can match both %s of %s and %s of %s, which have different tenants: make the "+
+					"patterns disjoint", x.Nodes, a, y.Nodes, other)
 			}
 		}
 		if b.ring.byName[a].Role == Minter && b.ring.sign == nil {

@@ -130,8 +130,8 @@ func loginPrincipal(own *key, c *loginClaims) *Principal {
 	return &p
 }
 
-// loginSecrets returns the secrets of logins: the first signs, all verify. They are derived of secrets that all instances have. Without any,
-// they are known to this process alone.
+// loginSecrets returns the secrets of logins: the first signs, all verify. They are derived of secrets that all instances have. Without
+// any, they are known to this process alone.
 func (a *Authenticator) loginSecrets(ring *Keyring) [][]byte {
 	var sources [][]byte
 	if !a.localLogins {

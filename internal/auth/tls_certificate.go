@@ -106,11 +106,13 @@ func (c *Certificate) refresh() {
 	if err != nil {
 		if c.problem != err.Error() {
 			c.problem = err.Error()
-			c.log.Warn("the certificate of this server has changed and cannot be used: the one before stays in force", "cert", c.certFile, "error", err)
+			c.log.Warn("the certificate of this server has changed and cannot be used: the one before stays in force", "cert", c.certFile,
+				"error", err)
 		}
 		return
 	}
 	c.current.Store(parsed)
 	c.inForce, c.problem = p, ""
-	c.log.Info("the certificate of this server was replaced", "cert", c.certFile, "serial", parsed.Leaf.SerialNumber.String(), "expires", parsed.Leaf.NotAfter)
+	c.log.Info("the certificate of this server was replaced", "cert", c.certFile, "serial", parsed.Leaf.SerialNumber.String(), "expires",
+		parsed.Leaf.NotAfter)
 }

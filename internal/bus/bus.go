@@ -106,7 +106,8 @@ func (b *Bus) recordFetch() {
 	b.fetched.Store(&now)
 }
 
-// presenceRetry is how soon a renewal of the presence that failed is repeated: when the fence has passed, the instance grants nothing until it succeeds.
+// presenceRetry is how soon a renewal of the presence that failed is repeated: when the fence has passed, the instance grants nothing until
+// it succeeds.
 const presenceRetry = 100 * time.Millisecond
 
 // renewPresence renews the presence until the context ends.

@@ -58,7 +58,8 @@ const maxInbox = 8192
 // error it may have been.
 func (b *Bus) Send(ctx context.Context, to core.InstanceID, kind Kind, ttl time.Duration, body any) error {
 	m := Message{
-		ID: string(b.cfg.Instance) + "." + strconv.FormatUint(b.sent.Add(1), 36), From: b.cfg.Instance, Kind: kind, TTLMS: ttl.Milliseconds(),
+		ID: string(b.cfg.Instance) + "." + strconv.FormatUint(b.sent.Add(1), 36), From: b.cfg.Instance, Kind: kind,
+		TTLMS: ttl.Milliseconds(),
 	}
 	var err error
 	if m.Body, err = json.Marshal(body); err != nil {

@@ -253,7 +253,8 @@ func (r *Receiver) acknowledge(ctx context.Context, ids ...string) {
 	}
 	r.excused.remove(ids...)
 	if err := r.store.Acknowledge(ctx, r.cfg.Instance, ids...); err != nil && ctx.Err() == nil {
-		r.log.Warn("messages could not be removed from the inbox; they are delivered again, and recognised", "messages", len(ids), "error", err)
+		r.log.Warn("messages could not be removed from the inbox; they are delivered again, and recognised", "messages", len(ids), "error",
+			err)
 	}
 }
 

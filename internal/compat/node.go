@@ -105,7 +105,8 @@ func (l *Aliases) translate(d *wire.Declaration) {
 		fill(&d.TTSLangs, c.TTS)
 	}
 	if c := l.CapabilityByType; c != nil {
-		d.CapabilityByType = &wire.CapabilityByType{ASR: c.ASR.value(), NMT: c.NMT.value(), TTS: c.TTS.value(), Tone: c.Tone.value(), Semantic: c.Semantic.value()}
+		d.CapabilityByType = &wire.CapabilityByType{ASR: c.ASR.value(), NMT: c.NMT.value(), TTS: c.TTS.value(), Tone: c.Tone.value(),
+			Semantic: c.Semantic.value()}
 	}
 	if l.Services != nil {
 		d.InstalledServices = make([]wire.Service, len(l.Services))

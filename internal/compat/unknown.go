@@ -53,7 +53,8 @@ func noteUnknown(body []byte, t reflect.Type, path string, unknown *[]string) {
 // fieldTypes caches the fields of types.
 var fieldTypes sync.Map // of reflect.Type to map[string]reflect.Type
 
-// fieldsOf returns the fields of a struct by their names in JSON. Of several with one name encoding/json takes the one that is embedded least deeply.
+// fieldsOf returns the fields of a struct by their names in JSON. Of several with one name encoding/json takes the one that is embedded
+// least deeply.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	if known, ok := fieldTypes.Load(t); ok {
 		return known.(map[string]reflect.Type)

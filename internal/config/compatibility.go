@@ -21,7 +21,8 @@ func (u *Unvalidated) limitHeartbeatTTL() string {
 	}
 	given := *ttl
 	*ttl = maxHeartbeatTTL
-	return fmt.Sprintf("%s: %d counts as %d, the maximum: the jobs of an instance that died wait until this time is over; the default is %d",
+	return fmt.Sprintf("%s: %d counts as %d, the maximum: the jobs of an instance that died wait until this time is over; the default "+
+		"is %d",
 		u.sourceOf(key), given, maxHeartbeatTTL, Default().Scheduler.Phase2.HeartbeatTTLSeconds)
 }
 

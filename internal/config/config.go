@@ -1,6 +1,6 @@
 // Package config is the configuration of the scheduler: one struct, its defaults, and how a file, the environment and flags fill it. It is
-// validated as a whole, so that no setting makes another unreachable. It also reads the configuration of a running scheduler again, and puts
-// in force what can change without a restart: each part that can change registers a section.
+// validated as a whole, so that no setting makes another unreachable. It also reads the configuration of a running scheduler again, and
+// puts in force what can change without a restart: each part that can change registers a section.
 package config
 
 import (
@@ -172,7 +172,8 @@ func Default() Config {
 	return Config{
 		Server: Server{Host: "127.0.0.1", Port: 5010, BasePath: NoBasePath, PerAddress: 1024, ShutdownSeconds: 20, DrainDelayMS: 2000},
 		Log:    Log{Level: "info", Format: "text"},
-		Auth:   Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30, LoginSeconds: 43_200, AnonymousRole: auth.NoRole, AnonymousFrom: []string{}, AnonymousHosts: []string{}},
+		Auth: Auth{OperatorKeys: []string{}, NodeTokens: []string{}, ClusterSecrets: []string{}, SessionGraceSeconds: 30,
+			LoginSeconds: 43_200, AnonymousRole: auth.NoRole, AnonymousFrom: []string{}, AnonymousHosts: []string{}},
 		Callback: Callback{
 			AllowedTargets: []string{"127.0.0.0/8", "::1/128"},
 		},
@@ -188,15 +189,17 @@ func Default() Config {
 			ModelHub:          ModelHub{RefreshSeconds: 30, TimeoutMS: 3000},
 			Segmentation:      Segmentation{PauseMS: 1000, MaxUtteranceMS: 60_000, SilenceLevel: 0.01},
 			Sessions: Sessions{
-				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, JoinWaitMS: 2000, AheadMS: 10_000, OpenUtterances: 16, UtteranceRate: 5, OutboxKB: 1024, AudioBufferMB: 256,
+				ResumeSeconds: 60, IdleSeconds: 300, WaitMS: 10_000, JoinWaitMS: 2000, AheadMS: 10_000, OpenUtterances: 16,
+				UtteranceRate: 5, OutboxKB: 1024, AudioBufferMB: 256,
 				PerAddress: 1000, DisconnectGraceMS: 5000, Origins: []string{},
 			},
 			OutlierEjection: OutlierEjection{Enabled: true},
 			Stats:           Stats{IntervalSeconds: 5, TTLSeconds: 45},
 			Observability:   Observability{LockWaitWarnMS: 10, PathWarnMS: 50},
 			Tracing:         Tracing{SampleRatio: 0.1, TimeoutMS: 5000, TokenHeader: "Authorization"},
-			Phase2:          Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 10_000, DLQTTLSeconds: 7 * 24 * 3600, Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
-			Phase3:          Phase3{PoolMatchScope: string(core.ScopeCore), PoolCount: 16},
+			Phase2: Phase2{InstanceID: "auto", HeartbeatTTLSeconds: 3, StreamBlockMS: 10_000, DLQTTLSeconds: 7 * 24 * 3600,
+				Redis: Redis{ClusterURLs: []string{}, SentinelURLs: []string{}, KeyPrefix: "lingua"}},
+			Phase3: Phase3{PoolMatchScope: string(core.ScopeCore), PoolCount: 16},
 		},
 	}
 }

@@ -67,7 +67,8 @@ func (a *Auth) NodeSecretRequired() bool {
 
 // Keyring reads the secrets and returns the credentials. The error has a line for each problem.
 func (a *Auth) Keyring() (*auth.Keyring, error) {
-	c := auth.Config{OperatorKeys: a.OperatorKeys, NodeTokens: a.NodeTokens, SessionSecret: a.SessionSecret, ClusterSecrets: a.ClusterSecrets}
+	c := auth.Config{OperatorKeys: a.OperatorKeys, NodeTokens: a.NodeTokens, SessionSecret: a.SessionSecret,
+		ClusterSecrets: a.ClusterSecrets}
 	c.Anonymous = auth.AnonymousConfig{Role: a.AnonymousRole, From: a.AnonymousFrom, Hosts: a.AnonymousHosts}
 	var problems []error
 	for i := range a.Keys {
@@ -78,7 +79,8 @@ func (a *Auth) Keyring() (*auth.Keyring, error) {
 			secrets = []string{unreadable()}
 		}
 		c.Keys = append(c.Keys, auth.KeyConfig{
-			Name: k.Name, Role: auth.Role(k.Role), Tenant: core.TenantID(k.Tenant), Nodes: k.Nodes, Pool: core.PoolID(k.Pool), MaxNodes: k.MaxNodes, MaxTTL: k.MaxTTL.Duration(),
+			Name: k.Name, Role: auth.Role(k.Role), Tenant: core.TenantID(k.Tenant), Nodes: k.Nodes, Pool: core.PoolID(k.Pool),
+			MaxNodes: k.MaxNodes, MaxTTL: k.MaxTTL.Duration(),
 			SHA256: k.SHA256, Secrets: secrets, NotBefore: k.NotBefore, NotAfter: k.NotAfter,
 		})
 	}
@@ -90,7 +92,8 @@ func (a *Auth) Keyring() (*auth.Keyring, error) {
 			problems = append(problems, fmt.Errorf("auth.signers[%d]: %w", i, err))
 			secrets = []string{unreadable()}
 		case len(secrets) != 1:
-			problems = append(problems, fmt.Errorf("auth.signers[%d]: has %d secrets, and needs one: give secret_file with one line, or secret_env", i, len(secrets)))
+			problems = append(problems, fmt.Errorf("auth.signers[%d]: has %d secrets, and needs one: give secret_file with one line, or "+
+				"secret_env", i, len(secrets)))
 			secrets = []string{unreadable()}
 		}
 		c.Signers = append(c.Signers, auth.SignerConfig{KID: s.KID, Use: s.Use, Secret: secrets[0]})
@@ -125,7 +128,8 @@ func readSecrets(file, variable string) ([]string, error) {
 	case file != "" && variable != "":
 		return nil, errors.New("give secret_file or secret_env, not both")
 	case strings.HasPrefix(variable, EnvPrefix):
-		return nil, fmt.Errorf("secret_env: %s begins with %s, as the variables of the configuration do; use another name", variable, EnvPrefix)
+		return nil, fmt.Errorf("secret_env: %s begins with %s, as the variables of the configuration do; use another name", variable,
+			EnvPrefix)
 	case variable != "":
 		secret := os.Getenv(variable)
 		if secret == "" {

@@ -60,7 +60,8 @@ func (u *Unvalidated) warnFiles() []string {
 		}
 	}
 	if s.TLSCert != "" && s.TLSKey != "" {
-		if c, err := auth.LoadCertificate(s.TLSCert, s.TLSKey, slog.New(slog.DiscardHandler)); err == nil && time.Now().After(c.Leaf().NotAfter) {
+		if c, err := auth.LoadCertificate(s.TLSCert, s.TLSKey, slog.New(slog.DiscardHandler)); err == nil &&
+			time.Now().After(c.Leaf().NotAfter) {
 			warn("server.tls_cert: %s has expired at %s: clients refuse it", s.TLSCert, c.Leaf().NotAfter.Format(time.RFC3339))
 		}
 	}
@@ -100,5 +101,6 @@ func (u *Unvalidated) withoutTargets() string {
 		return ""
 	}
 	u.Config.Callback.AllowedTargets = []string{}
-	return allowedTargetsKey + ": is not set, and there are keys: no node may have a callback_url; set the networks of your HTTP nodes, or [] if there are none"
+	return allowedTargetsKey + ": is not set, and there are keys: no node may have a callback_url; set the networks of your HTTP nodes, " +
+		"or [] if there are none"
 }

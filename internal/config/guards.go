@@ -40,13 +40,16 @@ func (c *Config) validateGuards(v *validator) {
 	if m.NodeRatePerMinute >= 1 && m.RateWindowSeconds >= 1 && m.RateWindowSeconds <= 3600 {
 		v.require(m.RateLimit() >= 1, na+".rate_window_seconds",
 			"must be %d or more with node_rate_per_minute = %d, not %d: no report would mark anything",
-			(60+m.NodeRatePerMinute-1)/m.NodeRatePerMinute, m.NodeRatePerMinute, m.RateWindowSeconds).comparedWith(na + ".node_rate_per_minute")
+			(60+m.NodeRatePerMinute-1)/m.NodeRatePerMinute, m.NodeRatePerMinute,
+			m.RateWindowSeconds).comparedWith(na + ".node_rate_per_minute")
 	}
 	// The URL may contain a secret, and is not part of the text.
-	v.require(h.URL == "" || isServiceURL(h.URL), hub+".url", "must be an address such as https://hub.example:8443/v1/services, with no user before the host and no fragment")
+	v.require(h.URL == "" || isServiceURL(h.URL), hub+".url",
+		"must be an address such as https://hub.example:8443/v1/services, with no user before the host and no fragment")
 	v.requireRange(hub+".refresh_seconds", int64(h.RefreshSeconds), 1, 86_400)
 	v.requireRange(hub+".timeout_ms", int64(h.TimeoutMS), 10, 60_000)
-	v.require(!strings.ContainsFunc(h.Token, func(r rune) bool { return r <= ' ' || r > '~' }), hub+".token", "must not contain spaces, and only characters of ASCII")
+	v.require(!strings.ContainsFunc(h.Token, func(r rune) bool { return r <= ' ' || r > '~' }), hub+".token",
+		"must not contain spaces, and only characters of ASCII")
 }
 
 // isServiceURL reports whether a text is an absolute URL of HTTP without a user and a fragment.

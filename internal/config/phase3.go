@@ -42,7 +42,8 @@ func (p *Phase3) Division() *core.Pools {
 	if !p.Enabled {
 		return d
 	}
-	d.Scope, d.Strict, d.Seed, d.AffinitySeconds = core.PoolScope(p.PoolMatchScope), p.StrictPoolEligibility, uint64(p.HashSeed), int(p.AffinitySeconds)
+	d.Scope, d.Strict, d.Seed, d.AffinitySeconds = core.PoolScope(p.PoolMatchScope), p.StrictPoolEligibility, uint64(p.HashSeed),
+		int(p.AffinitySeconds)
 	for i := range p.Pools {
 		t := &p.Pools[i]
 		d.Defined = append(d.Defined, core.PoolDefinition{ID: core.PoolID(t.PoolID), Name: t.Name, RequiredServices: t.RequiredServices})
@@ -64,7 +65,8 @@ func (c *Config) validatePools(v *validator) {
 	const table = "scheduler.phase3"
 	p := &c.Scheduler.Phase3
 	scope := core.PoolScope(p.PoolMatchScope)
-	v.require(scope == core.ScopeCore || scope == core.ScopeAll, table+".pool_match_scope", "must be %s or %s, not %q", core.ScopeCore, core.ScopeAll, p.PoolMatchScope)
+	v.require(scope == core.ScopeCore || scope == core.ScopeAll, table+".pool_match_scope", "must be %s or %s, not %q", core.ScopeCore,
+		core.ScopeAll, p.PoolMatchScope)
 	v.requireRange(table+".pool_count", int64(p.PoolCount), 1, core.MaxPools)
 	v.requireRange(table+".session_affinity_seconds", int64(p.AffinitySeconds), 0, 24*60*60)
 	d := Phase3{Enabled: true, PoolCount: min(max(p.PoolCount, 1), core.MaxPools), Pools: p.Pools}

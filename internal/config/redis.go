@@ -118,7 +118,8 @@ func (r *Redis) url() (key, url string, err error) {
 	}
 	switch {
 	case count == 0:
-		return ".url", "", errors.New("is missing, and scheduler.phase2 is enabled; set the address of Redis, such as redis://127.0.0.1:6379/0")
+		return ".url", "", errors.New("is missing, and scheduler.phase2 is enabled; set the address of Redis, such as " +
+			"redis://127.0.0.1:6379/0")
 	case count > 1:
 		return ".url", "", errors.New("set only one of url, cluster_urls and sentinel_urls")
 	}

@@ -11,7 +11,8 @@ import (
 // environment variable.
 func WriteReference(w io.Writer) error {
 	out := &strings.Builder{}
-	out.WriteString("# Every key, with its default, which a key that is left out keeps.\n# The environment wins over the file, flags win over both.\n")
+	out.WriteString("# Every key, with its default, which a key that is left out keeps.\n# The environment wins over the file, flags " +
+		"win over both.\n")
 	c := Default()
 	writeTable(out, reflect.ValueOf(c), "", EnvPrefix)
 	_, err := io.WriteString(w, out.String())

@@ -151,7 +151,8 @@ func (r *Reloader) reload(request ReloadRequest) (ReloadResult, error) {
 	for _, apply := range applied {
 		apply()
 	}
-	result.NeedsRestart = append(result.NeedsRestart, slices.DeleteFunc(Differences(&r.start, &next), func(key string) bool { return covered[key] })...)
+	result.NeedsRestart = append(result.NeedsRestart,
+		slices.DeleteFunc(Differences(&r.start, &next), func(key string) bool { return covered[key] })...)
 	r.update(func(f *InForce) {
 		Overwrite(&f.Config, &next, func(key string) bool { return covered[key] })
 		f.Loaded, f.NeedsRestart = time.Now(), result.NeedsRestart

@@ -16,16 +16,20 @@ type Setting struct {
 	Doc     string
 }
 
-// shownTexts are the keys with a text that is no secret. Every other text is hidden, so that nothing that is added later is shown by accident.
+// shownTexts are the keys with a text that is no secret. Every other text is hidden, so that nothing that is added later is shown by
+// accident.
 var shownTexts = []string{
-	"server.host", "server.base_path", "server.advertise_url", "server.tls_cert", "server.tls_key", "server.tls_ca", "auth.anonymous_role", "auth.anonymous_from", "auth.anonymous_hosts", "log.level", "log.format", "audit.output",
+	"server.host", "server.base_path", "server.advertise_url", "server.tls_cert", "server.tls_key", "server.tls_ca", "auth.anonymous_role",
+	"auth.anonymous_from", "auth.anonymous_hosts", "log.level", "log.format", "audit.output",
 	"callback.allowed_targets", "scheduler.sessions.origins", "scheduler.phase2.instance_id", "scheduler.phase2.redis.sentinel_master",
-	"scheduler.phase2.redis.key_prefix", "scheduler.phase2.redis.tls_ca", "scheduler.phase3.pool_match_scope", "scheduler.tracing.token_header", "scheduler.tracing.tls_ca",
+	"scheduler.phase2.redis.key_prefix", "scheduler.phase2.redis.tls_ca", "scheduler.phase3.pool_match_scope",
+	"scheduler.tracing.token_header", "scheduler.tracing.tls_ca",
 }
 
 // shownURLs are the keys with URLs, of which only what cannot be a secret is shown.
 var shownURLs = []string{
-	"store", "scheduler.phase2.redis.url", "scheduler.phase2.redis.cluster_urls", "scheduler.phase2.redis.sentinel_urls", "scheduler.model_hub.url", "scheduler.tracing.otlp_endpoint",
+	"store", "scheduler.phase2.redis.url", "scheduler.phase2.redis.cluster_urls", "scheduler.phase2.redis.sentinel_urls",
+	"scheduler.model_hub.url", "scheduler.tracing.otlp_endpoint",
 }
 
 // Settings returns every key with its value, without secrets. Lists of tables, such as auth.keys, are left out.
@@ -99,7 +103,8 @@ func withoutSecret(text string) string {
 	if !found {
 		return text // "memory"
 	}
-	// Addresses of several hosts are no URLs for a parser. An @ after the query has begun may be part of a secret, and so may all before it.
+	// Addresses of several hosts are no URLs for a parser. An @ after the query has begun may be part of a secret, and so may all before
+	// it.
 	if query := strings.IndexAny(rest, "?#"); query >= 0 {
 		if strings.Contains(rest[query:], "@") {
 			return scheme + "://" + hidden

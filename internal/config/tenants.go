@@ -25,7 +25,8 @@ func (s *Scheduler) TenantTable() *tenants.Table {
 	entries := make(map[core.TenantID]core.TenantLimits, len(s.Tenants))
 	for i := range s.Tenants {
 		t := &s.Tenants[i]
-		limits := core.TenantLimits{InFlight: t.MaxInFlight, Sessions: t.MaxSessions, DispatchRate: t.DispatchPerSecond, AudioRate: t.AudioSecondsPerMinute}
+		limits := core.TenantLimits{InFlight: t.MaxInFlight, Sessions: t.MaxSessions, DispatchRate: t.DispatchPerSecond,
+			AudioRate: t.AudioSecondsPerMinute}
 		if t.Weight != nil {
 			limits.Weight = *t.Weight
 		}
@@ -46,15 +47,18 @@ const (
 // validateTenants checks the weights and the limits of tenants.
 func (c *Config) validateTenants(v *validator) {
 	list := c.Scheduler.Tenants
-	v.require(len(list) <= maxTenants, TenantsKey, "there may be %d, not %d; the entry %q is for all tenants without one", maxTenants, len(list), tenants.AnyTenant)
+	v.require(len(list) <= maxTenants, TenantsKey, "there may be %d, not %d; the entry %q is for all tenants without one", maxTenants,
+		len(list), tenants.AnyTenant)
 	seen := make(map[string]bool)
 	for i := range list {
 		t, key := &list[i], fmt.Sprintf("%s[%d]", TenantsKey, i)
-		v.require(core.ValidID(t.ID) || t.ID == string(tenants.AnyTenant), key+".id", "must be the id of a tenant, or %q for all tenants without an entry", tenants.AnyTenant)
+		v.require(core.ValidID(t.ID) || t.ID == string(tenants.AnyTenant), key+".id",
+			"must be the id of a tenant, or %q for all tenants without an entry", tenants.AnyTenant)
 		v.require(!seen[t.ID], key+".id", "the tenant %s has two entries", t.ID)
 		seen[t.ID] = true
 		if t.Weight != nil {
-			v.require(*t.Weight >= minWeight && *t.Weight <= maxWeight, key+".weight", "must be between %v and %v, not %v", minWeight, maxWeight, *t.Weight)
+			v.require(*t.Weight >= minWeight && *t.Weight <= maxWeight, key+".weight", "must be between %v and %v, not %v", minWeight,
+				maxWeight, *t.Weight)
 		}
 		v.requireRange(key+".max_in_flight", int64(t.MaxInFlight), 0, maxTenantCount)
 		v.requireRange(key+".max_sessions", int64(t.MaxSessions), 0, maxTenantCount)
@@ -65,5 +69,6 @@ func (c *Config) validateTenants(v *validator) {
 
 // requireRate adds a problem unless value is 0, which means no limit, or low <= value <= high.
 func (v *validator) requireRate(key string, value, low, high float64) {
-	v.require(value == 0 || value >= low && value <= high, key, "must be 0, which means no limit, or between %v and %v, not %v", low, high, value)
+	v.require(value == 0 || value >= low && value <= high, key, "must be 0, which means no limit, or between %v and %v, not %v", low, high,
+		value)
 }

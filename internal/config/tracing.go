@@ -28,7 +28,8 @@ func (c *Config) validateTracing(v *validator) {
 	v.require(t.Endpoint == "" || isServiceURL(t.Endpoint), key+".otlp_endpoint",
 		"must be an address such as http://127.0.0.1:4318/v1/traces, with no user before the host and no fragment")
 	v.require(t.SampleRatio >= 0 && t.SampleRatio <= 1, key+".sample_ratio", "must be between 0 and 1, not %g", t.SampleRatio)
-	v.require(!strings.ContainsFunc(t.Token, func(r rune) bool { return r <= ' ' || r > '~' }), key+".token", "must not contain spaces, and only characters of ASCII")
+	v.require(!strings.ContainsFunc(t.Token, func(r rune) bool { return r <= ' ' || r > '~' }), key+".token",
+		"must not contain spaces, and only characters of ASCII")
 	v.require(headerName.MatchString(t.TokenHeader), key+".token_header", "must be the name of an HTTP header, such as Authorization")
 	v.requireRange(key+".timeout_ms", int64(t.TimeoutMS), 10, 60_000)
 	if t.TLSCA != "" {

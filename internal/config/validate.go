@@ -97,7 +97,8 @@ func (c *Config) validateStore(v *validator) {
 	v.require(namePattern.MatchString(p2.InstanceID), phase2Key+".instance_id", "must be auto, or "+name, p2.InstanceID)
 	v.requireRange(phase2Key+".heartbeat_ttl_seconds", int64(p2.HeartbeatTTLSeconds), 1, int64(maxHeartbeatTTL)) // Validate has lowered it
 	v.requireRange(phase2Key+".stream_block_ms", int64(p2.StreamBlockMS), 10, 10_000)
-	v.require(p2.DLQTTLSeconds >= 1 && p2.DLQTTLSeconds <= 366*24*3600, phase2Key+".dlq_ttl_seconds", "must be between 1 and a year, not %d", p2.DLQTTLSeconds)
+	v.require(p2.DLQTTLSeconds >= 1 && p2.DLQTTLSeconds <= 366*24*3600, phase2Key+".dlq_ttl_seconds",
+		"must be between 1 and a year, not %d", p2.DLQTTLSeconds)
 	v.require(namePattern.MatchString(p2.Redis.KeyPrefix), redisKey+".key_prefix", "must be "+name, p2.Redis.KeyPrefix)
 }
 
@@ -121,7 +122,8 @@ func (c *Config) validateServer(v *validator) {
 	}
 	v.requireRange("auth.session_grace_seconds", int64(c.Auth.SessionGraceSeconds), 0, 3600)
 	v.requireRange("auth.login_seconds", int64(c.Auth.LoginSeconds), 60, int64(auth.MaxLoginTTL.Seconds()))
-	v.require(s.Insecure || IsLoopback(s.Host) || keys != nil && !keys.Empty(), "server.host", "%s", s.exposureText()).comparedWith("server.insecure")
+	v.require(s.Insecure || IsLoopback(s.Host) || keys != nil && !keys.Empty(), "server.host", "%s",
+		s.exposureText()).comparedWith("server.insecure")
 }
 
 func (c *Config) validateLogAndCallback(v *validator) {
@@ -137,7 +139,8 @@ func (c *Config) validateLogAndCallback(v *validator) {
 		_, err := netip.ParsePrefix(target)
 		v.require(err == nil, allowedTargetsKey, notAPrefix, target)
 	}
-	v.require(c.Callback.Secret == "" || len(c.Callback.Secret) >= minCallbackSecret, "callback.secret", "is shorter than %d characters", minCallbackSecret)
+	v.require(c.Callback.Secret == "" || len(c.Callback.Secret) >= minCallbackSecret, "callback.secret", "is shorter than %d characters",
+		minCallbackSecret)
 }
 
 // validateNodes checks the times of nodes and of leases.
@@ -156,12 +159,14 @@ func (c *Config) validateNodes(v *validator) {
 	v.requireYear(windowKey, int64(b.SpreadWindowSeconds), time.Second)
 	v.requireMin(heartbeatKey, int64(n.HeartbeatIntervalMS), 10)
 	v.require(n.PresenceTTLMS >= 3*n.HeartbeatIntervalMS, presenceKey,
-		"must be at least three heartbeats (%d), not %d: one lost heartbeat would lose a node", 3*n.HeartbeatIntervalMS, n.PresenceTTLMS).comparedWith(heartbeatKey)
+		"must be at least three heartbeats (%d), not %d: one lost heartbeat would lose a node", 3*n.HeartbeatIntervalMS,
+		n.PresenceTTLMS).comparedWith(heartbeatKey)
 	v.require(n.RetentionSeconds.Duration() >= n.PresenceTTLMS.Duration(), retentionKey,
 		"must be at least presence_ttl_ms (%d ms), not %d s", n.PresenceTTLMS, n.RetentionSeconds).comparedWith(presenceKey)
 	v.requireMin(leaseKey, int64(b.LeaseSeconds), 1)
 	v.require(b.ReservedTTLSeconds.Duration() > d.ACKTimeoutMS.Duration(), reservedKey,
-		"must be more than dispatch.ack_timeout_ms (%d ms), not %d s, or a reservation is reconciled before its ACK is due", d.ACKTimeoutMS, b.ReservedTTLSeconds).comparedWith(ackKey)
+		"must be more than dispatch.ack_timeout_ms (%d ms), not %d s, or a reservation is reconciled before its ACK is due", d.ACKTimeoutMS,
+		b.ReservedTTLSeconds).comparedWith(ackKey)
 	v.require(!b.SpreadEnabled || b.SpreadWindowSeconds >= 1, windowKey,
 		"must be 1 or more with spread_enabled, not %d", b.SpreadWindowSeconds).comparedWith("scheduler.task_binding.spread_enabled")
 }
@@ -179,13 +184,16 @@ func (c *Config) validateDispatch(v *validator) {
 		"must be between sample_k (%d) and 100000, not %d", d.SampleK, d.ScanMax).comparedWith(sampleKey)
 	v.requireRange("scheduler.dispatch.decide_within_ms", int64(d.DecideWithinMS), 10, 10_000)
 	v.requireMin(ackKey, int64(d.ACKTimeoutMS), 1)
-	v.require(d.AttemptTimeoutMS > d.ACKTimeoutMS, attemptKey, "must be more than ack_timeout_ms (%d), not %d", d.ACKTimeoutMS, d.AttemptTimeoutMS).comparedWith(ackKey)
-	v.require(d.JobTimeoutMS > d.AttemptTimeoutMS, jobKey, "must be more than attempt_timeout_ms (%d), not %d", d.AttemptTimeoutMS, d.JobTimeoutMS).comparedWith(attemptKey)
+	v.require(d.AttemptTimeoutMS > d.ACKTimeoutMS, attemptKey, "must be more than ack_timeout_ms (%d), not %d", d.ACKTimeoutMS,
+		d.AttemptTimeoutMS).comparedWith(ackKey)
+	v.require(d.JobTimeoutMS > d.AttemptTimeoutMS, jobKey, "must be more than attempt_timeout_ms (%d), not %d", d.AttemptTimeoutMS,
+		d.JobTimeoutMS).comparedWith(attemptKey)
 	v.require(d.JobTimeoutMS <= 3_600_000, jobKey, "must be an hour or less, not %d", d.JobTimeoutMS)
 	v.requireRange("scheduler.dispatch.max_retry", int64(d.MaxRetry), 0, 10)
 	v.requireRange("scheduler.dispatch.max_waiting", int64(d.MaxWaiting), 1, 1_000_000)
 	v.require(d.HeartbeatStaleMS >= n.HeartbeatIntervalMS && d.HeartbeatStaleMS <= n.PresenceTTLMS, "scheduler.dispatch.heartbeat_stale_ms",
-		"must be between one heartbeat (%d) and presence_ttl_ms (%d), not %d", n.HeartbeatIntervalMS, n.PresenceTTLMS, d.HeartbeatStaleMS).comparedWith(heartbeatKey, presenceKey)
+		"must be between one heartbeat (%d) and presence_ttl_ms (%d), not %d", n.HeartbeatIntervalMS, n.PresenceTTLMS,
+		d.HeartbeatStaleMS).comparedWith(heartbeatKey, presenceKey)
 }
 
 func (c *Config) validateSessions(v *validator) {
@@ -201,7 +209,8 @@ func (c *Config) validateSessions(v *validator) {
 	v.requireRange(sessions+".ahead_ms", int64(s.AheadMS), 100, 600_000)
 	v.requireRange(sessions+".open_utterances", int64(s.OpenUtterances), 1, 1000)
 	v.requireRange(sessions+".utterances_per_second", int64(s.UtteranceRate), 1, 1_000_000)
-	v.require(s.OutboxKB >= 256 && s.OutboxKB <= 1<<20, sessions+".outbox_kb", "must be between 256, the size of one frame, and 1048576, not %d", s.OutboxKB)
+	v.require(s.OutboxKB >= 256 && s.OutboxKB <= 1<<20, sessions+".outbox_kb",
+		"must be between 256, the size of one frame, and 1048576, not %d", s.OutboxKB)
 	v.requireRange(sessions+".audio_buffer_mb", int64(s.AudioBufferMB), 1, 1<<20)
 	v.requireMin(sessions+".per_address", int64(s.PerAddress), 0)
 	v.requireRange(sessions+".disconnect_grace_ms", int64(s.DisconnectGraceMS), 0, 60_000)
@@ -247,7 +256,8 @@ func (s *Server) exposureText() string {
 	if ip := net.ParseIP(s.Host); s.Host == "" || ip != nil && ip.IsUnspecified() {
 		exposure = "listens on every interface of this machine"
 	}
-	return fmt.Sprintf("%s %s, and without keys every client that reaches it controls the fleet; use 127.0.0.1 (--listen %s), or --insecure if no other client can reach it",
+	return fmt.Sprintf("%s %s, and without keys every client that reaches it controls the fleet; use 127.0.0.1 (--listen %s), or "+
+		"--insecure if no other client can reach it",
 		s.Address(), exposure, net.JoinHostPort("127.0.0.1", strconv.Itoa(s.Port)))
 }
 

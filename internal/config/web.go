@@ -36,21 +36,26 @@ func (d *Dashboard) validate(v *validator) {
 	seen := make(map[string]bool)
 	for i, l := range d.Links {
 		at := fmt.Sprintf("%s[%d]", key, i)
-		v.require(isPlainText(l.Name) && strings.TrimSpace(l.Name) == l.Name, at+".name", "must be 1 to %d characters that can be seen, without a space at either end", maxLinkName)
+		v.require(isPlainText(l.Name) && strings.TrimSpace(l.Name) == l.Name, at+".name",
+			"must be 1 to %d characters that can be seen, without a space at either end", maxLinkName)
 		v.require(!seen[l.Name], at+".name", "there is another link with the name %q", l.Name)
-		v.require(isLinkURL(l.URL), at+".url", "must be an https or http URL with a host, such as https://grafana.example.com/d/lingua, at most %d characters, without a user or a password", maxLinkURL)
+		v.require(isLinkURL(l.URL), at+".url",
+			"must be an https or http URL with a host, such as https://grafana.example.com/d/lingua, at most %d characters, without a "+
+				"user or a password", maxLinkURL)
 		seen[l.Name] = true
 	}
 }
 
 // isPlainText reports whether a text is a short line that looks like what it is: no control characters, and none that change its direction.
 func isPlainText(text string) bool {
-	return text != "" && utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxLinkName && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
+	return text != "" && utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxLinkName &&
+		!strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // isLinkURL reports whether a text is a URL that is safe to show as a link.
 func isLinkURL(text string) bool {
-	if len(text) > maxLinkURL || strings.ContainsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == '\\' }) {
+	if len(text) > maxLinkURL || strings.ContainsFunc(text,
+		func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsPrint(r) || r == '\\' }) {
 		return false
 	}
 	u, err := url.Parse(text)
@@ -67,7 +72,8 @@ const maxBasePath = 128
 var basePathPattern = regexp.MustCompile(`^(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+$`)
 
 // ownSegments are the first segments of the scheduler's own paths. A base path that begins with one would hide them.
-var ownSegments = []string{"api", "asyncapi.yaml", "dashboard", "healthz", "login", "logout", "metrics", "openapi.yaml", "readyz", "v1", "ws"}
+var ownSegments = []string{"api", "asyncapi.yaml", "dashboard", "healthz", "login", "logout", "metrics", "openapi.yaml", "readyz", "v1",
+	"ws"}
 
 // OwnSegments returns the first segments of paths that the scheduler has itself, which a base path cannot begin with.
 func OwnSegments() []string { return slices.Clone(ownSegments) }
@@ -79,11 +85,13 @@ func (s *Server) validateBasePath(v *validator) {
 		return
 	}
 	if !basePathPattern.MatchString(s.BasePath) || len(s.BasePath) > maxBasePath {
-		v.require(false, key, "must be /, or a path such as /lingua: at most %d characters, segments of A-Z a-z 0-9 . _ ~ - that do not begin with a dot, and no slash at its end; not %q", maxBasePath, s.BasePath)
+		v.require(false, key, "must be /, or a path such as /lingua: at most %d characters, segments of A-Z a-z 0-9 . _ ~ - that do not "+
+			"begin with a dot, and no slash at its end; not %q", maxBasePath, s.BasePath)
 		return
 	}
 	first, _, _ := strings.Cut(s.BasePath[1:], "/")
-	v.require(!slices.Contains(ownSegments, first), key, "must not begin with /%s, which is a path of the scheduler itself; use another, such as /lingua", first)
+	v.require(!slices.Contains(ownSegments, first), key,
+		"must not begin with /%s, which is a path of the scheduler itself; use another, such as /lingua", first)
 }
 
 // warnAnonymous returns a warning if requests without a credential have a role.
@@ -92,6 +100,7 @@ func (u *Unvalidated) warnAnonymous() string {
 	if a.AnonymousRole == auth.NoRole || a.AnonymousRole == "" {
 		return ""
 	}
-	return fmt.Sprintf("%s: every request without a credential from %s has the role %s: only a proxy that authenticates people may connect from there",
+	return fmt.Sprintf("%s: every request without a credential from %s has the role %s: only a proxy that authenticates people may "+
+		"connect from there",
 		u.sourceOf("auth.anonymous_role"), strings.Join(a.AnonymousFrom, ", "), a.AnonymousRole)
 }

@@ -134,7 +134,8 @@ func CheckResult(result json.RawMessage) *wire.Error {
 	case body[0] != '{':
 		return wire.Invalid("result", "must be an object")
 	case !fitsMessage(body):
-		return wire.FieldErrorf(wire.PayloadTooLarge, "result", "it does not fit into a message of %d bytes, which contains its texts twice: send less", wire.MaxFrame)
+		return wire.FieldErrorf(wire.PayloadTooLarge, "result",
+			"it does not fit into a message of %d bytes, which contains its texts twice: send less", wire.MaxFrame)
 	}
 	var speech struct {
 		TTSAudio *wire.AudioFormat `json:"tts_audio"`

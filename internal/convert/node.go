@@ -190,7 +190,8 @@ func (r *Reader) Registration(d *wire.Declaration) (nodes.Patch, store.Activity,
 		return nodes.Patch{}, store.Activity{}, wire.Invalid("semantic_langs", "is missing: list the languages the node can repair")
 	}
 	if d.MaxConcurrentJobs == nil {
-		return nodes.Patch{}, store.Activity{}, wire.Invalid("max_concurrent_jobs", "is missing: give the number of jobs that the node takes at once")
+		return nodes.Patch{}, store.Activity{},
+			wire.Invalid("max_concurrent_jobs", "is missing: give the number of jobs that the node takes at once")
 	}
 	p, e := r.Declaration(d)
 	if e != nil {

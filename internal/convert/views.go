@@ -23,7 +23,8 @@ func Node(st store.NodeStatus, presence, setAside time.Duration) wire.Node {
 		LastHeartbeatMS: time.Now().Add(-st.Age).UnixMilli(),
 		NodeCapabilities: wire.NodeCapabilities{
 			ASRLangs: toStrings(c.ASR), SemanticLangs: toStrings(c.Semantic), NMTPairs: viewPairs(c.Pairs), TTSLangs: toStrings(c.TTS),
-			CapabilityByType: viewTypes(c.Types), InstalledModels: c.Models, InstalledServices: viewServices(c.Services), Features: c.Features,
+			CapabilityByType: viewTypes(c.Types), InstalledModels: c.Models, InstalledServices: viewServices(c.Services),
+			Features: c.Features,
 		},
 		Region: n.Region, Zone: n.Zone, TenantID: string(n.Tenant), CallbackURL: withoutQuery(n.Callback), Incarnation: string(n.Owner),
 	}

@@ -40,8 +40,8 @@ type Spec struct {
 	Pool JobPool
 	// Admission names the job among those that are counted for its tenant; empty: it is not counted. It is not part of the request.
 	Admission Token
-	// Probe says that it is a synthetic utterance through one node, the preferred one. It counts neither for nor against the node, and in no
-	// statistics.
+	// Probe says that it is a synthetic utterance through one node, the preferred one. It counts neither for nor against the node, and in
+	// no statistics.
 	Probe bool
 }
 

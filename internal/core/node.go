@@ -140,7 +140,8 @@ func (c *Capability) Normalise() {
 	slices.Sort(c.Features)
 	c.Features = slices.Compact(c.Features)
 	slices.SortFunc(c.Services, func(a, b Service) int {
-		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Status, b.Status))
+		return cmp.Or(cmp.Compare(a.ID, b.ID), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Type, b.Type),
+			cmp.Compare(a.Status, b.Status))
 	})
 	c.Services = slices.Compact(c.Services)
 }
@@ -263,8 +264,8 @@ type Node struct {
 	Drained  bool   // set by an operator
 	// Disconnected is true while the connection is lost and the grace period runs, or is silent: its jobs continue, and it gets no others.
 	Disconnected bool
-	// SilentSince is since when nothing has come over a connection that is open, although the node has jobs, in milliseconds on the clock of the
-	// store; 0: it is not silent.
+	// SilentSince is since when nothing has come over a connection that is open, although the node has jobs, in milliseconds on the clock
+	// of the store; 0: it is not silent.
 	SilentSince int64
 	MaxJobs     int       // declared by the node
 	Admission   Admission // how many of them may be granted; decided by the scheduler

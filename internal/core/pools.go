@@ -128,7 +128,8 @@ type Assignment struct {
 	Closest PoolID // the pool that requires it
 }
 
-// Covers reports whether every node of the pool has a service that a job requires: the pool requires it, in versions that all are acceptable.
+// Covers reports whether every node of the pool has a service that a job requires: the pool requires it, in versions that all are
+// acceptable.
 func (d *PoolDefinition) Covers(required string) bool {
 	id, conditions := CutRequired(required)
 	return slices.ContainsFunc(d.RequiredServices, func(own string) bool {

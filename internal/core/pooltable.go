@@ -15,8 +15,8 @@ type PoolTable struct {
 	byID    map[string][]poolService
 	// services is the number of different services, with their versions, that pools require.
 	services int
-	// eligible has the pools that cover lists of required services, by the key of the list. A list that is not in it is computed; when it has
-	// maxEligible of them it begins anew.
+	// eligible has the pools that cover lists of required services, by the key of the list. A list that is not in it is computed; when it
+	// has maxEligible of them it begins anew.
 	eligible atomic.Pointer[map[string]map[PoolID]bool]
 }
 
@@ -151,8 +151,8 @@ func (p *Pools) Assign(n *Node) Assignment {
 	return Assignment{}
 }
 
-// The weight of a pool for a node is made from a hash of each: the node belongs to the pool with the highest one. It must never change, or all
-// nodes move.
+// The weight of a pool for a node is made from a hash of each: the node belongs to the pool with the highest one. It must never change, or
+// all nodes move.
 
 // hashText is FNV-1a.
 func hashText(text string) uint64 {

@@ -41,11 +41,13 @@ func CheckRequired(required string) error {
 	case at > 0 && !constrained:
 		return fmt.Errorf("%q: put an @ before the version: %s@%s", quoted, wire.Quote(id[:at]), wire.Quote(id[at:]))
 	case !validName(id):
-		return fmt.Errorf("%q: an id must not contain any of , < > =: write an id, or an id and its versions, such as asr-large@2.1 or nmt@>=3,<4", quoted)
+		return fmt.Errorf("%q: an id must not contain any of , < > =: write an id, or an id and its versions, such as asr-large@2.1 or "+
+			"nmt@>=3,<4", quoted)
 	case !constrained:
 		return nil
 	case conditions == "":
-		return fmt.Errorf("%q has no version after the @: write %s for any version, or conditions such as 2.1, >=3 or >=3,<4 after it", quoted, wire.Quote(id))
+		return fmt.Errorf("%q has no version after the @: write %s for any version, or conditions such as 2.1, >=3 or >=3,<4 after it",
+			quoted, wire.Quote(id))
 	}
 	if n := strings.Count(conditions, ",") + 1; n > maxConditions {
 		return fmt.Errorf("%q has %d conditions; the maximum is %d", quoted, n, maxConditions)
@@ -56,7 +58,8 @@ func CheckRequired(required string) error {
 		}
 	}
 	if r := rangeOf(conditions); r.isEmpty(conditions) {
-		return fmt.Errorf("%q: no version satisfies all conditions: write a range from the lower to the higher version, such as >=3,<4", quoted)
+		return fmt.Errorf("%q: no version satisfies all conditions: write a range from the lower to the higher version, such as >=3,<4",
+			quoted)
 	}
 	return nil
 }
@@ -68,9 +71,11 @@ func checkCondition(condition string) error {
 	case isWildcard(version):
 		return fmt.Errorf("%q is not a version: there are no wildcards, write %s", wire.Quote(version), rangeOfWildcard(version))
 	case !isWord(version):
-		return fmt.Errorf("%q is not a condition on a version: write one such as 2.1, >=3 or <4, or several with commas between them", wire.Quote(condition))
+		return fmt.Errorf("%q is not a condition on a version: write one such as 2.1, >=3 or <4, or several with commas between them",
+			wire.Quote(condition))
 	case operator != "=" && !isOrdered(version):
-		return fmt.Errorf("%q has no place in the order of versions: compare with numbers, such as >=3, or write the word alone", wire.Quote(version))
+		return fmt.Errorf("%q has no place in the order of versions: compare with numbers, such as >=3, or write the word alone",
+			wire.Quote(version))
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ func (r *Restriction) Empty() bool {
 // Names returns how many services and models are required.
 func (r *Restriction) Names() int { return len(r.Services) + len(r.Models) }
 
-// Key returns a text that is equal for restrictions that the same nodes fulfil, and for no others. Callers choose the parts, so each has its
-// length before it.
+// Key returns a text that is equal for restrictions that the same nodes fulfil, and for no others. Callers choose the parts, so each has
+// its length before it.
 func (r *Restriction) Key() string {
 	if r.Empty() {
 		return ""

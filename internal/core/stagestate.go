@@ -1,8 +1,8 @@
 package core
 
 // StageState returns the stages of the pipeline that a node has, and those of them that it can use now. A node has a stage for which it
-// declares a service, whatever the status of the service; one for which it declares none is built into it if its lists name languages for it.
-// A stage cannot be used if the node says that it does not run, or if it declares services for it of which none is ready and unmarked.
+// declares a service, whatever the status of the service; one for which it declares none is built into it if its lists name languages for
+// it. A stage cannot be used if the node says that it does not run, or if it declares services for it of which none is ready and unmarked.
 func (c *Capability) StageState(marked func(*Service) bool) (installed, ready Stages) {
 	var builtIn, stopped Stages
 	for _, s := range [...]struct {

@@ -43,7 +43,8 @@ func ParseState(name string) (State, error) {
 			return s, nil
 		}
 	}
-	return 0, fmt.Errorf("%q is not a job state: use one of NEW, SELECTING, RESERVED, DISPATCHED, ACKED, RETRYING, DONE, FAILED, CANCELLED", wire.Quote(name))
+	return 0, fmt.Errorf("%q is not a job state: use one of NEW, SELECTING, RESERVED, DISPATCHED, ACKED, RETRYING, DONE, FAILED, CANCELLED",
+		wire.Quote(name))
 }
 
 // States lists every state.

@@ -30,7 +30,8 @@ const (
 // UnavailableReasons lists every reason.
 func UnavailableReasons() []UnavailableReason {
 	return []UnavailableReason{
-		UnavailableNotInstalled, UnavailableInstalling, UnavailableVersionMismatch, UnavailableRuntimeError, UnavailableStateDrift, UnavailableOther,
+		UnavailableNotInstalled, UnavailableInstalling, UnavailableVersionMismatch, UnavailableRuntimeError, UnavailableStateDrift,
+		UnavailableOther,
 	}
 }
 
@@ -43,9 +44,11 @@ var reasonWords = []struct {
 	{UnavailableRuntimeError, []string{"depend"}},
 	{UnavailableVersionMismatch, []string{"version"}},
 	{UnavailableStateDrift, []string{"drift", "switched", "stalestate", "outdatedstate"}},
-	{UnavailableNotInstalled, []string{"notinstalled", "uninstalled", "notfound", "missing", "nosuch", "unknownmodel", "unknownservice", "doesnotexist"}},
+	{UnavailableNotInstalled, []string{"notinstalled", "uninstalled", "notfound", "missing", "nosuch", "unknownmodel", "unknownservice",
+		"doesnotexist"}},
 	{UnavailableRuntimeError, []string{
-		"error", "fail", "crash", "corrupt", "checksum", "hash", "exception", "panic", "oom", "outofmemory", "memory", "gpu", "cuda", "timeout", "timedout",
+		"error", "fail", "crash", "corrupt", "checksum", "hash", "exception", "panic", "oom", "outofmemory", "memory", "gpu", "cuda",
+		"timeout", "timedout",
 		"notrunning", "notstarted", "stopped", "runtime", "killed",
 	}},
 	{UnavailableInstalling, []string{"install", "download", "verify", "loading", "warmingup", "starting", "notready", "pending"}},

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Satisfies reports whether a version satisfies the conditions. An unknown version satisfies none, and one that has no place in the order of
-// versions, such as latest or dev, only the condition that the version is this word.
+// Satisfies reports whether a version satisfies the conditions. An unknown version satisfies none, and one that has no place in the order
+// of versions, such as latest or dev, only the condition that the version is this word.
 func Satisfies(version, conditions string) bool {
 	if conditions == "" {
 		return true
@@ -139,11 +139,14 @@ func implies(conditions, others string) bool {
 func (r *versionRange) within(operator, version string) bool {
 	switch operator {
 	case ">=", ">":
-		return r.lower.version != "" && (r.lower.open && compareVersions(r.lower.version, version) == 0 || holds(operator, compareVersions(r.lower.version, version)))
+		return r.lower.version != "" &&
+			(r.lower.open && compareVersions(r.lower.version, version) == 0 || holds(operator, compareVersions(r.lower.version, version)))
 	case "<=", "<":
-		return r.upper.version != "" && (r.upper.open && compareVersions(r.upper.version, version) == 0 || holds(operator, compareVersions(r.upper.version, version)))
+		return r.upper.version != "" &&
+			(r.upper.open && compareVersions(r.upper.version, version) == 0 || holds(operator, compareVersions(r.upper.version, version)))
 	}
-	return r.lower.version != "" && r.upper.version != "" && compareVersions(r.lower.version, version) == 0 && compareVersions(r.upper.version, version) == 0
+	return r.lower.version != "" && r.upper.version != "" && compareVersions(r.lower.version, version) == 0 &&
+		compareVersions(r.upper.version, version) == 0
 }
 
 // compareVersions orders versions as semantic versioning does, for any number of parts: 2 is 2.0, 2.10 is after 2.9, 2.0-rc.1 is before

@@ -23,12 +23,14 @@ func waitsForAudio(job *core.Job) bool {
 // the job is suspended.
 func (j *jobRun) suspendForAudio(ctx context.Context, f attemptFailure) bool {
 	if !j.apply(ctx, store.ApplyParams{
-		Event: core.EventRetry, Holder: j.job.Holder, Owner: audioOwner, RetryFor: j.runner.cfg.AudioGrace, Suspends: true, Reason: f.reason, Detail: f.detail,
+		Event: core.EventRetry, Holder: j.job.Holder, Owner: audioOwner, RetryFor: j.runner.cfg.AudioGrace, Suspends: true,
+		Reason: f.reason, Detail: f.detail,
 	}) {
 		return false
 	}
 	r, job := j.runner, j.job
-	r.log.Info("audio of the job is not on this instance; the job waits for it", "job_id", job.ID, "session_id", job.Session, "reason", f.reason)
+	r.log.Info("audio of the job is not on this instance; the job waits for it", "job_id", job.ID, "session_id", job.Session, "reason",
+		f.reason)
 	if f.freeSlot {
 		r.slots.release(leaseOf(job), r.fleet.Node(job.Node), true) // parked: the job must still be found through it
 	}

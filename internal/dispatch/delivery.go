@@ -79,7 +79,8 @@ func (j *jobRun) deliver() error {
 	if err == nil {
 		return nil
 	}
-	j.runner.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error", err)
+	j.runner.log.Info("delivery failed", "job_id", j.job.ID, "node_id", j.job.Node, "attempt_id", j.job.Attempt, "result", result, "error",
+		err)
 	return err
 }
 

@@ -16,7 +16,8 @@
 //   - Reconciler: jobs whose lease, node or instance was lost;
 //   - tenantLimits: counts the jobs of tenants that have limits;
 //   - slots: releases and revokes leases;
-//   - Line: lets requests wait for a slot in the queues of all instances; offerer offers freed slots to them, tender looks after the queues.
+//
+// - Line: lets requests wait for a slot in the queues of all instances; offerer offers freed slots to them, tender looks after the queues.
 //
 // It imports pick, fleet, store and core. Delivery to nodes is behind Transport and sessions are behind Outcomes, both
 // declared here.
@@ -74,10 +75,11 @@ type Config struct {
 	Tracer *tracing.Tracer
 	// Ring remembers ended jobs and how nodes were chosen; nil: nothing is remembered.
 	Ring *stats.JobRing
-	// MaxWaiting is how many requests may wait for a slot in the queue of a pool; tenants that have less than their part of it may exceed it.
+	// MaxWaiting is how many requests may wait for a slot in the queue of a pool; tenants that have less than their part of it may exceed
+	// it.
 	MaxWaiting int
-	// SendOffer sends an offer to another instance; nil: there is none. With ErrInstanceAbsent and ErrInboxFull it was certainly not sent; with any
-	// other error it may have been.
+	// SendOffer sends an offer to another instance; nil: there is none. With ErrInstanceAbsent and ErrInboxFull it was certainly not sent;
+	// with any other error it may have been.
 	SendOffer func(ctx context.Context, to core.InstanceID, o WaitOffer) error
 	// SendCancel has another instance cancel a request that waits there; nil: there is none. Its errors are those of SendOffer.
 	SendCancel func(ctx context.Context, to core.InstanceID, id core.JobID) error
@@ -142,7 +144,8 @@ type Dispatcher struct {
 }
 
 // New makes a dispatcher. It starts no goroutine. Outcomes may be nil where there are no sessions.
-func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o Outcomes, m *telemetry.Metrics, log *slog.Logger) *Dispatcher {
+func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o Outcomes, m *telemetry.Metrics,
+	log *slog.Logger) *Dispatcher {
 	if cfg.HasAudio == nil {
 		cfg.HasAudio = func(*core.Job) bool { return true }
 	}
@@ -152,7 +155,8 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	if cfg.Observer == nil {
 		cfg.Observer = noObserver{}
 	}
-	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable(), left: make(chan struct{}), drained: make(chan struct{})}
+	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable(), left: make(chan struct{}),
+		drained: make(chan struct{})}
 	d.tasks = run.NewGroup() // jobs outlive the requests that made them
 	d.store = &storeClient{Store: st, reachable: cfg.StoreReachable, metrics: m, log: log}
 	d.decide = run.NewLimit(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
@@ -164,7 +168,8 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.selector.ring, d.selector.open = cfg.Ring, d.open
 	d.limits = newTenantLimits(d.cfg, d.store, d.tasks, d.inFlight, d.tokens)
 	d.runner = &runner{
-		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, line: d.Line, inFlight: d.inFlight, tokens: d.tokens,
+		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, line: d.Line,
+		inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
 		deliver: run.NewLimit(d.tasks.Context(), cfg.ACKTimeout, nil), lost: newLostNodes(),
 	}

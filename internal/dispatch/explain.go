@@ -63,7 +63,8 @@ func (d *Dispatcher) Explain(ctx context.Context, p ExplainParams) (Explanation,
 
 func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, error) {
 	spec := &p.Spec
-	// It has no rule for pools: nodes are counted by their pools, which the fleet has assigned already. To assign each node again is expensive.
+	// It has no rule for pools: nodes are counted by their pools, which the fleet has assigned already. To assign each node again is
+	// expensive.
 	q := pick.Query{
 		Requirement: s.fleet.Route(spec.Direction, spec.Options.RequireTTS).Requirement, Options: &spec.Options, Tenant: spec.Tenant,
 		LastNode: spec.LastNode, Region: spec.Options.PreferredRegion, Now: s.fleet.Now(),
@@ -100,7 +101,8 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 	}
 	for n := range s.fleet.Silent() {
 		reason := cmp.Or(s.picker.FilterDeclared(&q, n), core.ReasonStale)
-		if listed := e.add(ExplainedNode{Node: n, Reason: reason, Occupancy: store.Occupancy{Max: n.MaxJobs, Withheld: n.MaxJobs - n.Slots()}}); listed != nil {
+		if listed := e.add(ExplainedNode{Node: n, Reason: reason,
+			Occupancy: store.Occupancy{Max: n.MaxJobs, Withheld: n.MaxJobs - n.Slots()}}); listed != nil {
 			listed.Services = explainServices(spec.Options.RequiredServices, n, nil, q.Now)
 		}
 	}
@@ -194,8 +196,8 @@ type refusedSelection struct {
 	tried      triedPools
 }
 
-// countRefusal counts a request that was refused with an error, if the reason is that a selection found no slot. A request that waits, or a job
-// that is retried, may have many such selections; only the last one counts, and only if the job is refused.
+// countRefusal counts a request that was refused with an error, if the reason is that a selection found no slot. A request that waits, or a
+// job that is retried, may have many such selections; only the last one counts, and only if the job is refused.
 func (s *selector) countRefusal(e *wire.Error, r *refusedSelection) {
 	if r == nil || e.Code != wire.NoCapableNode && e.Code != wire.AllCandidatesFullOrFailed {
 		return

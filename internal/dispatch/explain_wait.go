@@ -19,8 +19,8 @@ type ExplainedWait struct {
 	TenantWaiting int           // requests of its tenant that wait in this queue
 	Estimate      time.Duration // until it has a slot, or EstimateUnknown
 	Refusal       wire.Code     // why it could not wait; empty: it could
-	// OtherTenants is how many requests of other tenants wait in the same class, OtherClasses how many wait in other classes for some of the
-	// same nodes. Both are -1 in an explanation for a tenant.
+	// OtherTenants is how many requests of other tenants wait in the same class, OtherClasses how many wait in other classes for some of
+	// the same nodes. Both are -1 in an explanation for a tenant.
 	OtherTenants, OtherClasses int
 	Detail                     string
 }
@@ -54,7 +54,8 @@ func (l *Line) explainWait(ctx context.Context, p *ExplainParams, x *Explanation
 	return nil
 }
 
-// explain sets what the wait of a request would be in this queue. A request that has not said how long it waits is not refused because of that.
+// explain sets what the wait of a request would be in this queue. A request that has not said how long it waits is not refused because of
+// that.
 func (q *queueSnapshot) explain(w *ExplainedWait, class, tenant string, weight int, maxWait int64, maxWaiting int) {
 	load := fairqueue.Load{Classes: len(q.classes)}
 	weights := make(map[string]int) // of other tenants
@@ -134,11 +135,13 @@ func (w *ExplainedWait) describe() string {
 	case w.Refusal == wire.QueueFull:
 		b.WriteString("It could not wait: too many requests wait, and its tenant has its part of them.")
 	case w.Refusal == wire.CannotBeMet:
-		fmt.Fprintf(&b, "It could not wait: it would get a slot in about %s, later than options.max_wait_ms.", w.Estimate.Round(10*time.Millisecond))
+		fmt.Fprintf(&b, "It could not wait: it would get a slot in about %s, later than options.max_wait_ms.",
+			w.Estimate.Round(10*time.Millisecond))
 	case w.Estimate == EstimateUnknown:
 		fmt.Fprintf(&b, "With options.max_wait_ms it would wait as number %d of its tenant; how long is not known.", w.Place)
 	default:
-		fmt.Fprintf(&b, "With options.max_wait_ms it would wait as number %d of its tenant, for about %s.", w.Place, w.Estimate.Round(10*time.Millisecond))
+		fmt.Fprintf(&b, "With options.max_wait_ms it would wait as number %d of its tenant, for about %s.", w.Place,
+			w.Estimate.Round(10*time.Millisecond))
 	}
 	if w.OtherTenants > 0 {
 		fmt.Fprintf(&b, " Of other tenants, %d wait for the same.", w.OtherTenants)

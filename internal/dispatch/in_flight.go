@@ -35,8 +35,9 @@ type inFlightJob struct {
 	timer       *time.Timer
 	selecting   bool // a jobRun selects another node
 	ended       bool
-	node        *fleet.Node // on which the job counts as one of this instance; nil: on none, because it was reserved by another or selects a node
-	watch       *probeWatch // nil: no caller waits for the end
+	// on which the job counts as one of this instance; nil: on none, because it was reserved by another or selects a node
+	node  *fleet.Node
+	watch *probeWatch // nil: no caller waits for the end
 }
 
 // record returns the job's record as it was last read.

@@ -123,7 +123,8 @@ func (j *jobRun) run(ctx context.Context) (Placement, *wire.Error) {
 		err := j.deliver()
 		var moved bool
 		switch {
-		case err == nil, !errors.Is(err, ErrBusy) && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNoAudio) && j.acknowledgedAnyway(ctx, began):
+		case err == nil, !errors.Is(err, ErrBusy) && !errors.Is(err, ErrRefused) && !errors.Is(err, ErrNoAudio) &&
+			j.acknowledgedAnyway(ctx, began):
 			j.awaitACK()
 			return Placement{Job: j.job.ID, Node: j.job.Node, Attempt: j.job.Attempt}, nil
 		case errors.Is(err, ErrNoAudio):
@@ -227,8 +228,8 @@ func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
 	}
 	if isMissedACK(f.reason) {
 		j.runner.metrics.ACKTimeouts.Inc()
-		// Only a delivery to a callback URL by this instance is known to have reached the node. Whether a node with a connection has said nothing
-		// is known, and counted, where the connection is.
+		// Only a delivery to a callback URL by this instance is known to have reached the node. Whether a node with a connection has said
+		// nothing is known, and counted, where the connection is.
 		if n == nil || n.Declared().Callback == "" || !issuedBy(j.job.Token, j.runner.cfg.Instance) {
 			return
 		}

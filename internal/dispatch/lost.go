@@ -11,8 +11,8 @@ import (
 )
 
 // The jobs of a node whose connection is lost, or that is silent, continue, because it may come back with them. Meanwhile each instance
-// looks for another node for the jobs that it runs there: a job moves if it gets a slot at once, and otherwise nothing changes. So it is not
-// noticed by a job whose node comes back, and costs no attempt of a job that cannot move.
+// looks for another node for the jobs that it runs there: a job moves if it gets a slot at once, and otherwise nothing changes. So it is
+// not noticed by a job whose node comes back, and costs no attempt of a job that cannot move.
 const (
 	// lostMoveAfter is the time from the loss to the first try: nodes whose connections end together are seen as lost then, and those that
 	// reconnect at once are not.
@@ -123,8 +123,8 @@ func (r *runner) dueLost() (due map[core.NodeID][]*inFlightJob, next fleet.Insta
 	return due, next
 }
 
-// isLost reports whether a node counts as disconnected, so that its jobs may move early: after the grace period, or when the node is gone or
-// removed, they move anyway.
+// isLost reports whether a node counts as disconnected, so that its jobs may move early: after the grace period, or when the node is gone
+// or removed, they move anyway.
 func (r *runner) isLost(id core.NodeID) bool {
 	n := r.fleet.Node(id)
 	return n != nil && n.Declared().Disconnected && n.Declared().Health != core.HealthOffline
@@ -226,8 +226,8 @@ func (r *runner) lastSign(id core.NodeID) time.Time {
 }
 
 // moveIfFree moves a job to another node than those that were tried, if one has a free slot that nobody waits for, and delivers it in the
-// background. It reports whether it did, and whether there was such a slot. The slot is reserved before the record changes, in one step: until
-// then the job stays with its node, whose result stands.
+// background. It reports whether it did, and whether there was such a slot. The slot is reserved before the record changes, in one step:
+// until then the job stays with its node, whose result stands.
 func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID, lastSign time.Time) (moved, free bool) {
 	r, old := j.runner, j.job
 	steps := j.trace.Steps()

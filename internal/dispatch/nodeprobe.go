@@ -15,9 +15,9 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// A probe of a node is a job with a synthetic utterance that goes to this node or to none. It takes the path of every job, so that it keeps the
-// same promises: a slot is reserved for it, its record decides its outcome once, and whatever dies on its way, it fails at its deadline and its
-// slot becomes free. It is not to be confused with the reads of how full nodes are, which a prober makes.
+// A probe of a node is a job with a synthetic utterance that goes to this node or to none. It takes the path of every job, so that it keeps
+// the same promises: a slot is reserved for it, its record decides its outcome once, and whatever dies on its way, it fails at its deadline
+// and its slot becomes free. It is not to be confused with the reads of how full nodes are, which a prober makes.
 
 const (
 	// maxProbes is how many probes of nodes an instance makes at once.
@@ -79,12 +79,13 @@ func (f *inFlightJob) watchBy(w *probeWatch) {
 	}
 }
 
-// ProbeNode sends a synthetic utterance through a node and waits for its end. If the caller leaves, the job goes on, and ends at its deadline at
-// the latest. The error, if any, is a *wire.Error: the node was not probed, or the outcome is not known.
+// ProbeNode sends a synthetic utterance through a node and waits for its end. If the caller leaves, the job goes on, and ends at its
+// deadline at the latest. The error, if any, is a *wire.Error: the node was not probed, or the outcome is not known.
 func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome, error) {
 	if d.probes.Add(1) > maxProbes {
 		d.probes.Add(-1)
-		return nil, wire.Errorf(wire.RateLimited, "this instance makes %d probes already: wait for one to end", maxProbes).RetryIn(time.Second)
+		return nil, wire.Errorf(wire.RateLimited, "this instance makes %d probes already: wait for one to end",
+			maxProbes).RetryIn(time.Second)
 	}
 	defer d.probes.Add(-1)
 	name := "probe-" + rand.Text()
@@ -145,8 +146,8 @@ func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *probeWatc
 	}
 }
 
-// selectProbed reserves a slot of the node that is probed. What the scheduler has decided about the node does not matter: that it is drained,
-// ejected or set aside, and the limits on its load. What it says about itself does.
+// selectProbed reserves a slot of the node that is probed. What the scheduler has decided about the node does not matter: that it is
+// drained, ejected or set aside, and the limits on its load. What it says about itself does.
 func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
 	id := r.spec.Options.PreferredNode
 	n := s.fleet.Node(id)

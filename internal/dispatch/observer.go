@@ -12,8 +12,8 @@ import (
 type Observer interface {
 	// Acknowledged is called when a node has acknowledged a job to this instance.
 	Acknowledged(node core.NodeID)
-	// AttemptEnded is called on the instance that decided the end of an attempt: with ReasonNone it ended with a result. Of an attempt that a
-	// node with a connection did not acknowledge, it is called where the connection is.
+	// AttemptEnded is called on the instance that decided the end of an attempt: with ReasonNone it ended with a result. Of an attempt that
+	// a node with a connection did not acknowledge, it is called where the connection is.
 	AttemptEnded(node core.NodeID, d core.Direction, reason core.Reason)
 	// JobEnded is called on the instance that decided the end of a job.
 	JobEnded(job *core.Job)

@@ -13,8 +13,8 @@ import (
 // maxSampledPools is in how many pools a sample of the nodes is tried before all nodes are.
 const maxSampledPools = 8
 
-// poolOf returns the pool of a job that got a slot on a node with this declaration. A job that is bound stays in its pool: the slot was granted
-// for a declaration with which the node belonged to it, and this one may be later.
+// poolOf returns the pool of a job that got a slot on a node with this declaration. A job that is bound stays in its pool: the slot was
+// granted for a declaration with which the node belonged to it, and this one may be later.
 func poolOf(q *pick.Query, declared *core.Node) core.JobPool {
 	switch {
 	case q.Pools.Job.Bound:
@@ -25,8 +25,8 @@ func poolOf(q *pick.Query, declared *core.Node) core.JobPool {
 	return core.JobPool{ID: q.Pools.Division.Assign(declared).Pool}
 }
 
-// affinePool returns the pool in which the job of a session is tried first: that of the job before, if it was given to its node a short time
-// ago.
+// affinePool returns the pool in which the job of a session is tried first: that of the job before, if it was given to its node a short
+// time ago.
 func (d *Dispatcher) affinePool(previous *PreviousJob) core.PoolID {
 	division := d.fleet.Division()
 	if division == nil || time.Since(previous.At) >= time.Duration(division.AffinitySeconds)*time.Second {
@@ -91,8 +91,8 @@ func mainReason(nodes []core.Candidate) core.Reason {
 	return core.MainReason(reasons)
 }
 
-// poolCounter counts which pools jobs are tried in, if the fleet is divided. Of a job for which nodes are selected repeatedly because it waits,
-// only the last selection counts.
+// poolCounter counts which pools jobs are tried in, if the fleet is divided. Of a job for which nodes are selected repeatedly because it
+// waits, only the last selection counts.
 type poolCounter struct {
 	metrics *telemetry.Pools
 	fleet   *fleet.Fleet

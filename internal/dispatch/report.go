@@ -316,7 +316,8 @@ func (p *Reports) fence(message string, r *Report, outcome store.Outcome, job *c
 	case store.NotHolder:
 		return wire.FieldErrorf(wire.NotHolder, "node_id", "attempt %d of job %s is not held by node %s; drop it", r.Attempt, r.Job, r.Node)
 	case store.HolderStaleEpoch:
-		return wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since; use the epoch of its last registration", r.Node)
+		return wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since; use the epoch of its last registration",
+			r.Node)
 	case store.StaleAttempt:
 		return wire.FieldErrorf(wire.StaleAttempt, "attempt_id", "job %s is in attempt %d, not %d; drop it", r.Job, job.Attempt, r.Attempt)
 	}
@@ -324,7 +325,8 @@ func (p *Reports) fence(message string, r *Report, outcome store.Outcome, job *c
 	if job != nil {
 		state = fmt.Sprintf("in state %s", job.State)
 	}
-	return wire.FieldErrorf(wire.StaleAttempt, "attempt_id", "attempt %d of job %s is over, the job is %s; drop it", r.Attempt, r.Job, state)
+	return wire.FieldErrorf(wire.StaleAttempt, "attempt_id", "attempt %d of job %s is over, the job is %s; drop it", r.Attempt, r.Job,
+		state)
 }
 
 // releasePast releases the slot of an attempt that the job has left and that its node reports as over. A message that names

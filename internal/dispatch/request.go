@@ -90,8 +90,8 @@ func (d *Dispatcher) placeNow(id core.JobID, fingerprint string, r *Request) (Pl
 	return d.place(id, fingerprint, r)
 }
 
-// place reserves a slot, creates the job's record and delivers the job, unless the job exists. A request that was refused may still be counted
-// for its tenant: the caller ends that.
+// place reserves a slot, creates the job's record and delivers the job, unless the job exists. A request that was refused may still be
+// counted for its tenant: the caller ends that.
 func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Placement, refusal *wire.Error) {
 	step := r.Steps.Begin(tracing.SpanDispatch)
 	step.Link(r.Traceparent)
@@ -105,7 +105,8 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 	d.inFlight.increment() // before draining is read: either Drain waits for this request, or the request sees that it drains
 	defer d.inFlight.decrement()
 	if d.isLeaving(r) {
-		e := wire.Errorf(wire.AllCandidatesFullOrFailed, "this scheduler is shutting down and takes no new jobs: try again, or try another instance")
+		e := wire.Errorf(wire.AllCandidatesFullOrFailed,
+			"this scheduler is shutting down and takes no new jobs: try again, or try another instance")
 		return d.refuse(d.decide.Context(), id, fingerprint, e.RetryIn(time.Second))
 	}
 	decide := d.decide.Context()
@@ -116,7 +117,8 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 		r.admitted()
 	}
 	previous := d.spread.prepare(decide, r)
-	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous), offered: r.offered, steps: r.Steps}
+	slot := slotRequest{job: id, spec: &r.Spec, attempt: 1, token: d.tokens.next(), firstPool: d.affinePool(&r.Previous),
+		offered: r.offered, steps: r.Steps}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
 	r.refused = slot.refused
 	if refusal != nil {
@@ -171,13 +173,15 @@ func (d *Dispatcher) place(id core.JobID, fingerprint string, r *Request) (_ Pla
 }
 
 // create writes the record of a job that has a slot, unless there is one. An error means that it may have been written.
-func (d *Dispatcher) create(ctx context.Context, fingerprint string, r *Request, reserved reservation) (job *core.Job, created bool, _ *wire.Error) {
+func (d *Dispatcher) create(ctx context.Context, fingerprint string, r *Request, reserved reservation) (job *core.Job, created bool,
+	_ *wire.Error) {
 	spec := r.Spec
 	spec.Pool, spec.Admission = reserved.pool, r.counted.name()
 	holder := core.Holder{Attempt: 1, Node: reserved.lease.Node, Epoch: reserved.epoch}
 	step := r.Steps.Begin(tracing.SpanCreate)
 	job, created, err := d.store.Create(ctx, store.CreateParams{
-		ID: reserved.lease.Job, Spec: spec, Fingerprint: fingerprint, Holder: holder, Token: reserved.lease.Token, Timeout: cmp.Or(r.timeout, d.cfg.JobTimeout),
+		ID: reserved.lease.Job, Spec: spec, Fingerprint: fingerprint, Holder: holder, Token: reserved.lease.Token,
+		Timeout: cmp.Or(r.timeout, d.cfg.JobTimeout),
 	})
 	step.End(storeFailure(err))
 	if err != nil {

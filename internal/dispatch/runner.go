@@ -47,7 +47,8 @@ type runner struct {
 func (r *runner) start(job *core.Job, slot *reservation, c caller, trace *tracing.Trace) *jobRun {
 	now, n := time.Now(), slot.member.Node
 	f := &inFlightJob{
-		id: job.ID, deadline: now.Add(min(r.cfg.JobTimeout, job.Deadline.Sub(job.Created))), job: job, attemptEnds: now.Add(r.cfg.AttemptTimeout), trace: trace, node: n,
+		id: job.ID, deadline: now.Add(min(r.cfg.JobTimeout, job.Deadline.Sub(job.Created))), job: job,
+		attemptEnds: now.Add(r.cfg.AttemptTimeout), trace: trace, node: n,
 	}
 	entry := r.inFlight.add(f)
 	if entry != f {
@@ -264,7 +265,8 @@ func (r *runner) restoreRecord(ctx context.Context, id core.JobID) bool {
 		return false
 	}
 	r.metrics.StoreLost.WithLabelValues(lostRecord).Inc()
-	r.log.Warn("the store has lost the record of an in-flight job; it is written again", "job_id", id, "node_id", job.Node, "attempt_id", job.Attempt)
+	r.log.Warn("the store has lost the record of an in-flight job; it is written again", "job_id", id, "node_id", job.Node, "attempt_id",
+		job.Attempt)
 	created, _, err := r.store.Create(ctx, store.CreateParams{
 		ID: id, Spec: job.Spec, Fingerprint: job.Fingerprint, Holder: holder, Token: job.Token, Timeout: left,
 	})

@@ -80,8 +80,8 @@ type reservation struct {
 	pool       core.JobPool
 }
 
-// selectNode reserves a slot on a node that can do the job: the preferred node, one of a random sample, or any capable node. The eligible pools
-// come before all others: a job leaves them only if none of their nodes has a free slot.
+// selectNode reserves a slot on a node that can do the job: the preferred node, one of a random sample, or any capable node. The eligible
+// pools come before all others: a job leaves them only if none of their nodes has a free slot.
 func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservation, refusal *wire.Error) {
 	step := r.steps.Begin(tracing.SpanSelect)
 	defer func() { step.End(codeOf(refusal)) }()
@@ -102,7 +102,8 @@ type search struct {
 	found   surveyResult
 }
 
-// finding is how a step of a search has ended: with a slot, because the indexes were closed, or with an error. Otherwise the search goes on.
+// finding is how a step of a search has ended: with a slot, because the indexes were closed, or with an error. Otherwise the search goes
+// on.
 type finding struct {
 	reservation
 	ok      bool
@@ -122,7 +123,8 @@ func (s *selector) selectOnce(ctx context.Context, r *slotRequest) finding {
 	r.refused = nil
 	x := search{request: r, route: s.fleet.Route(r.spec.Direction, o.RequireTTS)}
 	x.query = pick.Query{
-		Requirement: x.route.Requirement, Options: o, Tenant: r.spec.Tenant, Pools: core.NewPoolRule(x.route.Division, r.spec), Tried: r.tried,
+		Requirement: x.route.Requirement, Options: o, Tenant: r.spec.Tenant, Pools: core.NewPoolRule(x.route.Division, r.spec),
+		Tried:    r.tried,
 		LastNode: r.spec.LastNode, AvoidOwner: r.avoidOwner, Now: s.fleet.Now(),
 	}
 	if r.offered != "" {
@@ -306,7 +308,8 @@ func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
 func (s *selector) queryOf(spec *core.Spec, tried []core.NodeID) (pick.Query, *fleet.Route) {
 	route := s.fleet.Route(spec.Direction, spec.Options.RequireTTS)
 	return pick.Query{
-		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec), Tried: tried, Now: s.fleet.Now(),
+		Requirement: route.Requirement, Options: &spec.Options, Tenant: spec.Tenant, Pools: core.NewPoolRule(route.Division, spec),
+		Tried: tried, Now: s.fleet.Now(),
 	}, route
 }
 

@@ -79,8 +79,8 @@ type MissedACK struct {
 	Direction core.Direction
 }
 
-// wasAnswered reports whether the node of an attempt may have acknowledged it all the same: a node with a connection may send its reports over
-// HTTP, to any instance. While the store was unavailable, or was so recently, nothing is asked, because nothing counts.
+// wasAnswered reports whether the node of an attempt may have acknowledged it all the same: a node with a connection may send its reports
+// over HTTP, to any instance. While the store was unavailable, or was so recently, nothing is asked, because nothing counts.
 func (r *runner) wasAnswered(m *MissedACK) bool {
 	if r.store.sinceError() < r.cfg.AttemptTimeout {
 		return true

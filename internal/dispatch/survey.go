@@ -48,8 +48,8 @@ func (f *surveyResult) reject(node core.NodeID, reason core.Reason) {
 	f.examples.add(reason, node)
 }
 
-// selectAny is the exhaustive selection in a group of pools, before the job leaves them. It probes the candidates in chunks and reserves one by
-// one; what the fleet believes about their occupancy only orders them.
+// selectAny is the exhaustive selection in a group of pools, before the job leaves them. It probes the candidates in chunks and reserves
+// one by one; what the fleet believes about their occupancy only orders them.
 func (s *selector) selectAny(ctx context.Context, x *search, group pick.Group) finding {
 	q := x.query
 	q.Region = q.Options.PreferredRegion
@@ -169,7 +169,8 @@ func (s *selector) explainFull(spec *core.Spec, full *wire.Error) *wire.Error {
 // remember remembers how a node was chosen.
 func (s *selector) remember(r *slotRequest, res *reservation, drawn []core.Candidate, others map[core.Reason]int) {
 	s.ring.AddDecision(&stats.Decision{
-		Job: r.job, Tenant: r.spec.Tenant, Attempt: r.attempt, AtMS: time.Now().UnixMilli(), Node: res.lease.Node, Pool: res.pool.ID, Candidates: drawn, Others: others,
+		Job: r.job, Tenant: r.spec.Tenant, Attempt: r.attempt, AtMS: time.Now().UnixMilli(), Node: res.lease.Node, Pool: res.pool.ID,
+		Candidates: drawn, Others: others,
 	})
 }
 

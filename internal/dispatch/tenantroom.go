@@ -10,8 +10,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// roomLines has the requests of this instance that wait until a limit of their tenant admits them. Only the first of a line asks the store, so
-// that many requests cost no more than one.
+// roomLines has the requests of this instance that wait until a limit of their tenant admits them. Only the first of a line asks the store,
+// so that many requests cost no more than one.
 type roomLines struct {
 	limit int // of all waiters
 
@@ -99,8 +99,8 @@ func (l *roomLines) join(key roomKey, until time.Time, why tenantRefusal) *roomW
 	return w
 }
 
-// leave takes a request out of its line, unless it has left. If it was the first, or was admitted, the one that is the first then asks whether there
-// is room for it, too.
+// leave takes a request out of its line, unless it has left. If it was the first, or was admitted, the one that is the first then asks
+// whether there is room for it, too.
 func (l *roomLines) leave(w *roomWaiter, admitted bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -13,9 +13,9 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// tenantLimits counts the jobs of tenants that have limits. A request is counted before a node is selected for it or it waits in the queue, so
-// that a tenant at its limit takes neither a slot nor a turn from others. It is counted until its job has ended, whichever instance ends it,
-// or until it is refused. A tenant without a limit costs nothing.
+// tenantLimits counts the jobs of tenants that have limits. A request is counted before a node is selected for it or it waits in the queue,
+// so that a tenant at its limit takes neither a slot nor a turn from others. It is counted until its job has ended, whichever instance ends
+// it, or until it is refused. A tenant without a limit costs nothing.
 type tenantLimits struct {
 	gate     *tenants.Gate // nil: no tenant has limits
 	cfg      *Config
@@ -36,7 +36,8 @@ func newTenantLimits(cfg *Config, st *storeClient, tasks *run.Group, inFlight *i
 	}
 }
 
-// heldFor is for how long the count of a waiting request is valid. It is renewed: the count of an instance that dies should not last longer.
+// heldFor is for how long the count of a waiting request is valid. It is renewed: the count of an instance that dies should not last
+// longer.
 const heldFor = 15 * tenants.RenewJobsInterval
 
 // admission is the count of a request whose job was not created yet.
@@ -178,7 +179,8 @@ func (l *tenantLimits) restoreJob(ctx context.Context, f *inFlightJob) {
 		l.store.recordError("renew", err)
 		return
 	}
-	if current, err := l.store.Get(ctx, job.ID); errors.Is(err, store.ErrNoJob) || err == nil && (current.State.Terminal() || current.Admission != job.Admission) {
+	if current, err := l.store.Get(ctx, job.ID); errors.Is(err, store.ErrNoJob) || err == nil &&
+		(current.State.Terminal() || current.Admission != job.Admission) {
 		l.remove(&job.Spec, job.Admission, false)
 	}
 }
@@ -201,8 +203,8 @@ func (l *tenantLimits) renewHeld(ctx context.Context) {
 	}
 }
 
-// restoreHeld counts a waiting request that is not counted. If it is released at the same time, its count may be removed before it is added here:
-// it is removed again.
+// restoreHeld counts a waiting request that is not counted. If it is released at the same time, its count may be removed before it is added
+// here: it is removed again.
 func (l *tenantLimits) restoreHeld(ctx context.Context, a *admission) {
 	if held, _ := l.state(a); !held {
 		return

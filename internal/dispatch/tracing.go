@@ -86,7 +86,8 @@ func (j *jobRun) traceDelivery(began time.Time, to *core.Node, result string) {
 	span := tracing.Span{
 		Parent: j.trace.Attempt(j.job.Token), Name: tracing.SpanDeliver, Start: began, End: time.Now(),
 		Attrs: []tracing.Attr{
-			tracing.Text(tracing.AttrNode, j.job.Node), tracing.Number(tracing.AttrAttempt, j.job.Attempt), tracing.Text(tracing.AttrTransport, transport),
+			tracing.Text(tracing.AttrNode, j.job.Node), tracing.Number(tracing.AttrAttempt, j.job.Attempt),
+			tracing.Text(tracing.AttrTransport, transport),
 		},
 	}
 	if result != deliveredResult {

@@ -17,15 +17,16 @@ type freeNode struct {
 	pools []core.PoolID // whose requests are offered the slots, in this order
 }
 
-// nodeGroup is nodes that can serve the same of the classes that are open in a pool. Their slots are offered together: each of them can be used by every
-// request that is offered one.
+// nodeGroup is nodes that can serve the same of the classes that are open in a pool. Their slots are offered together: each of them can be
+// used by every request that is offered one.
 type nodeGroup struct {
 	pool    core.PoolID
 	classes []string
 	nodes   []*freeNode
 }
 
-// maxPoolsOfNode is in how many queues requests wait for the slots of one node: those that are bound to its pool, and those that are bound to none.
+// maxPoolsOfNode is in how many queues requests wait for the slots of one node: those that are bound to its pool, and those that are bound
+// to none.
 const maxPoolsOfNode = 2
 
 // offerAll offers the free slots of nodes. If the store does not answer, a sweep finds the slots later.

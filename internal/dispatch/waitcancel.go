@@ -47,7 +47,8 @@ func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *c
 			return nil, storeError(ctx)
 		default:
 			found = &CancelledWait{
-				id, core.TenantID(w.waiter.Tenant), v.classes[w.class].Direction, time.UnixMilli(w.waiter.Since), time.UnixMilli(w.waiter.Deadline),
+				id, core.TenantID(w.waiter.Tenant), v.classes[w.class].Direction, time.UnixMilli(w.waiter.Since),
+				time.UnixMilli(w.waiter.Deadline),
 			}
 		}
 	}

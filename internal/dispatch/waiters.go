@@ -42,7 +42,8 @@ func (w *waiter) setClock(now int64, instance core.InstanceID) {
 
 // params returns the parameters with which the waiter is put into its queue.
 func (w *waiter) params(maxWaiting int, repeat bool) fairqueue.EnqueueParams {
-	return fairqueue.EnqueueParams{Waiter: *w.queued.Load(), Requirements: w.class.requirements, Weight: w.weight, MaxWaiting: maxWaiting, Repeat: repeat}
+	return fairqueue.EnqueueParams{Waiter: *w.queued.Load(), Requirements: w.class.requirements, Weight: w.weight, MaxWaiting: maxWaiting,
+		Repeat: repeat}
 }
 
 // waiters are the requests of this instance that wait in a queue.
@@ -57,7 +58,8 @@ type waiters struct {
 }
 
 func newWaiters() *waiters {
-	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byTenant: make(map[core.TenantID]int), byDirection: make(map[core.Direction]int)}
+	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byTenant: make(map[core.TenantID]int),
+		byDirection: make(map[core.Direction]int)}
 }
 
 // add adds a waiter, before it is put into the queue: an offer may come at once.
@@ -99,7 +101,8 @@ func decrement[K comparable](counts map[K]int, key K) {
 	}
 }
 
-// offer passes a slot of a node on to a waiter. It reports false if the waiter does not wait any more, and whether an earlier offer has lapsed.
+// offer passes a slot of a node on to a waiter. It reports false if the waiter does not wait any more, and whether an earlier offer has
+// lapsed.
 func (s *waiters) offer(id string, node core.NodeID) (passed, lapsed bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -23,7 +23,8 @@ type classFilter struct {
 // newClassFilter makes the filter of one class. The requirement is that of its direction.
 func newClassFilter(division *core.Pools, pk *pick.Picker, requirement *core.Requirement, c *waitClass) *classFilter {
 	f := &classFilter{class: c, picker: pk, query: pick.Query{
-		Requirement: requirement, Options: &c.spec.Options, Tenant: c.spec.Tenant, Pools: core.NewPoolRule(division, &c.spec), Tried: c.except,
+		Requirement: requirement, Options: &c.spec.Options, Tenant: c.spec.Tenant, Pools: core.NewPoolRule(division, &c.spec),
+		Tried: c.except,
 	}}
 	if c.spec.Options.Strict {
 		f.node = c.spec.Options.PreferredNode
@@ -112,7 +113,8 @@ func (s *classFilters) serving(n *fleet.Node, now fleet.Instant) iter.Seq[*class
 	}
 }
 
-// each calls a function with the filters that accept a node, which serves the direction, until it returns false. It reports false if no other filter of the pool is to be asked.
+// each calls a function with the filters that accept a node, which serves the direction, until it returns false. It reports false if no
+// other filter of the pool is to be asked.
 func (r *routeFilters) each(n *fleet.Node, now fleet.Instant, fn func(*classFilter) bool) bool {
 	for _, f := range r.filters {
 		switch reason := f.reject(n, now); {

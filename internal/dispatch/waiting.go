@@ -32,8 +32,8 @@ const (
 	announceAfter = 250 * time.Millisecond
 )
 
-// DispatchWaiting is Dispatch for a request that waits for a free slot, in the queue that all instances share. The same request waits once, however
-// often it is sent to this instance. A refusal is counted once, when the wait is over.
+// DispatchWaiting is Dispatch for a request that waits for a free slot, in the queue that all instances share. The same request waits once,
+// however often it is sent to this instance. A refusal is counted once, when the wait is over.
 func (d *Dispatcher) DispatchWaiting(ctx context.Context, r Request, w Wait) (Placement, error) {
 	r.since, r.until = w.Since, w.Until
 	d.beginTrace(&r)
@@ -83,7 +83,8 @@ func (x *waitingRequest) place(id core.JobID, fingerprint string, r *Request) (p
 	r.slotBy = x.wait.Until
 	for e != nil {
 		switch {
-		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.waitEnds(e)), x.d.isLeaving(r):
+		case !e.Code.Retryable() || e.Code == wire.CannotBeMet || e.Code == wire.QueueFull, !time.Now().Before(x.waitEnds(e)),
+			x.d.isLeaving(r):
 			return Placement{}, e
 		case x.ctx.Err() != nil:
 			return Placement{}, x.gaveUp()
@@ -141,7 +142,8 @@ func (x *waitingRequest) awaitSlot(id core.JobID, fingerprint string, refusal *w
 		if x.entered.IsZero() {
 			x.entered = time.Now()
 		}
-		t, estimate, e := x.d.enter(x.ctx, &entry{job: id, spec: &x.request.Spec, since: x.wait.Since, until: x.wait.Until, entered: x.entered})
+		t, estimate, e := x.d.enter(x.ctx,
+			&entry{job: id, spec: &x.request.Spec, since: x.wait.Since, until: x.wait.Until, entered: x.entered})
 		if e != nil {
 			return Placement{}, e
 		}
@@ -216,8 +218,8 @@ func (x *waitingRequest) recheck(id core.JobID, fingerprint string, e *wire.Erro
 	return x.try(id, fingerprint, "")
 }
 
-// waitEnds returns until when a request waits that was refused: it is refused for good then. One that a rate of its tenant forbids for longer
-// than it may wait is refused at once, so that its caller knows when to come again.
+// waitEnds returns until when a request waits that was refused: it is refused for good then. One that a rate of its tenant forbids for
+// longer than it may wait is refused at once, so that its caller knows when to come again.
 func (x *waitingRequest) waitEnds(e *wire.Error) time.Time {
 	switch {
 	case e.Code == wire.NoCapableNode && x.wait.Join.Before(x.wait.Until):

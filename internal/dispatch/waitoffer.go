@@ -43,8 +43,8 @@ type offerer struct {
 	working bool
 }
 
-// refusedFor is for how long the slots of a node are not offered that has refused a job: it would refuse the next one, too, and each would make a
-// record. A sweep finds them later.
+// refusedFor is for how long the slots of a node are not offered that has refused a job: it would refuse the next one, too, and each would
+// make a record. A sweep finds them later.
 const refusedFor = 150 * time.Millisecond
 
 // recordRefusal records that a node has refused a job, although it had a free slot.
@@ -164,8 +164,9 @@ func (o *offerer) offerAgain(node core.NodeID) {
 // ReceiveOffer handles an offer that another instance has sent.
 func (l *Line) ReceiveOffer(o WaitOffer) { l.receive(o) }
 
-// selectOffered reserves the slot that a request was offered. If that is not possible, the request waits for the next offer. The instance that made the
-// offer has seen that the node gets jobs, and the ledger decides: what this one believes about its load and its last heartbeat may be old.
+// selectOffered reserves the slot that a request was offered. If that is not possible, the request waits for the next offer. The instance
+// that made the offer has seen that the node gets jobs, and the ledger decides: what this one believes about its load and its last
+// heartbeat may be old.
 func (s *selector) selectOffered(ctx context.Context, x *search) finding {
 	id := x.request.offered
 	n := s.fleet.Node(id)

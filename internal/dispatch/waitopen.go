@@ -11,8 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
-// openClasses is this instance's copy of the classes in which requests of any instance wait, by pool. A request that arrives takes no slot that
-// such a class could use.
+// openClasses is this instance's copy of the classes in which requests of any instance wait, by pool. A request that arrives takes no slot
+// that such a class could use.
 type openClasses struct {
 	store  *storeClient
 	fleet  *fleet.Fleet
@@ -48,7 +48,8 @@ const maxOpenAge = 20 * time.Millisecond
 
 func newOpenClasses(st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *run.Group, within time.Duration) *openClasses {
 	return &openClasses{
-		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, pools: make(map[core.PoolID]*openPool), read: make(map[core.PoolID]time.Time), opened: func() {},
+		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, pools: make(map[core.PoolID]*openPool),
+		read: make(map[core.PoolID]time.Time), opened: func() {},
 	}
 }
 

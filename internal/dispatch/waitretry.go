@@ -10,7 +10,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// retryWait lets a job that is retried wait for a slot, in the queue beside the requests. It was accepted before, so it is not refused there.
+// retryWait lets a job that is retried wait for a slot, in the queue beside the requests. It was accepted before, so it is not refused
+// there.
 type retryWait struct {
 	run     *jobRun
 	backoff run.Backoff // for waits that are not for a slot
@@ -26,8 +27,8 @@ type retryWait struct {
 // maxRetryClasses is how many classes may be open for a job that is retried to open one that excludes nodes.
 const maxRetryClasses = 64
 
-// retryDeadline is the deadline with which a job waits that is retried. Before it is over, the job gets another one. By the deadline of the job
-// itself it would be served after all requests of its tenant that may wait for less time, and then have no time left.
+// retryDeadline is the deadline with which a job waits that is retried. Before it is over, the job gets another one. By the deadline of the
+// job itself it would be served after all requests of its tenant that may wait for less time, and then have no time left.
 const retryDeadline = 2 * time.Second
 
 // recheckExcluded is how often it is checked which nodes may get the job.
@@ -57,8 +58,10 @@ func (q *retryWait) await(ctx context.Context, refusal *wire.Error, until time.T
 	if q.ticket == nil && q.entered.IsZero() {
 		q.entered = time.Now()
 	}
-	if deadline := earlier(j.entry.deadline, time.Now().Add(retryDeadline)); q.ticket == nil || time.Until(q.until) <= recheckExcluded && deadline.After(q.until) {
-		t, _, e := j.runner.line.enter(ctx, &entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: q.began(), until: deadline, entered: q.entered, accepted: true})
+	if deadline := earlier(j.entry.deadline, time.Now().Add(retryDeadline)); q.ticket == nil || time.Until(q.until) <= recheckExcluded &&
+		deadline.After(q.until) {
+		t, _, e := j.runner.line.enter(ctx,
+			&entry{job: j.job.ID, spec: &j.job.Spec, except: except, since: q.began(), until: deadline, entered: q.entered, accepted: true})
 		if e != nil {
 			return q.backoff.Wait(ctx)
 		}
@@ -79,8 +82,8 @@ func (q *retryWait) began() time.Time {
 	return earlier(q.since, q.entered)
 }
 
-// excluded returns the nodes that the class of the job excludes: those in view, as long as there are few classes. When many nodes fail at once, each of
-// their jobs would have a class of its own; then the job returns offers that it cannot use.
+// excluded returns the nodes that the class of the job excludes: those in view, as long as there are few classes. When many nodes fail at
+// once, each of their jobs would have a class of its own; then the job returns offers that it cannot use.
 func (q *retryWait) excluded() []core.NodeID {
 	fl := q.run.runner.fleet
 	except := slices.DeleteFunc(sorted(q.run.excluded()), func(id core.NodeID) bool { return fl.Node(id) == nil })

@@ -7,13 +7,14 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// awaitRoom waits until the limits of the tenant admit the request, and places it. It returns the refusal by a limit when the time is over, or would
-// be before a rate admits the request, and any other refusal at once.
+// awaitRoom waits until the limits of the tenant admit the request, and places it. It returns the refusal by a limit when the time is over,
+// or would be before a rate admits the request, and any other refusal at once.
 func (x *waitingRequest) awaitRoom(id core.JobID, fingerprint string, e *wire.Error) (Placement, *wire.Error) {
 	rooms := x.d.limits.rooms
 	w := rooms.join(roomKeyOf(x.request), x.wait.Until, tenantRefusal{e, x.request.limit})
 	if w == nil {
-		return Placement{}, wire.Errorf(wire.QueueFull, "too many requests wait for the limits of their tenants: try again later").RetryIn(time.Second)
+		return Placement{}, wire.Errorf(wire.QueueFull,
+			"too many requests wait for the limits of their tenants: try again later").RetryIn(time.Second)
 	}
 	x.request.admitted = func() { rooms.leave(w, true) } // the next one need not wait until this one is placed
 	defer func() {
@@ -44,8 +45,8 @@ func (x *waitingRequest) awaitRoom(id core.JobID, fingerprint string, e *wire.Er
 	}
 }
 
-// awaitTurn waits until the request should be tried: it is the first of its line and there may be room, or it waits no longer. A wait that takes
-// long is announced. It returns false if the caller has left.
+// awaitTurn waits until the request should be tried: it is the first of its line and there may be room, or it waits no longer. A wait that
+// takes long is announced. It returns false if the caller has left.
 func (x *waitingRequest) awaitTurn(w *roomWaiter) bool {
 	asleep := time.Now()
 	defer func() { x.waited += time.Since(asleep) }()

@@ -78,13 +78,15 @@ func (s *offerSends) sendOne(ctx context.Context, to core.InstanceID, o *queuedO
 	}
 }
 
-// handleUnsent handles an offer that could not be sent. If the instance certainly does not have it, the slot is offered to the next request at once.
+// handleUnsent handles an offer that could not be sent. If the instance certainly does not have it, the slot is offered to the next request
+// at once.
 func (o *offerer) handleUnsent(ctx context.Context, offer WaitOffer, err error) {
 	o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
 	o.log.Info("a slot could not be offered to another instance", "instance", offer.Waiter.Instance, "node_id", offer.Node, "error", err)
 	switch {
 	case errors.Is(err, ErrInstanceAbsent):
-		// The request is taken out of the queue: it would be the next one again. If the instance is alive after all, it puts it there again with its next beat.
+		// The request is taken out of the queue: it would be the next one again. If the instance is alive after all, it puts it there again
+		// with its next beat.
 		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
 			o.store.recordError("dequeue", err)
 			o.recheckNode(offer.Pool, offer.Node)

@@ -19,7 +19,8 @@ const (
 	maxSharers = 1000
 )
 
-// WaitShare is how many slots a tenant was granted while other tenants waited for the same, and how many of these were its part by the weights.
+// WaitShare is how many slots a tenant was granted while other tenants waited for the same, and how many of these were its part by the
+// weights.
 type WaitShare struct {
 	Granted  int
 	Entitled float64
@@ -35,8 +36,8 @@ type sharer struct {
 // shareCount is what the queue has counted of a tenant since it began to wait.
 type shareCount struct{ granted, entitled int64 }
 
-// since returns what was counted since an earlier time. The queue counts from zero when the tenant has not waited for a while. What a tenant is
-// entitled to can become a little less without that: it is estimated while a class is open and rounded when it closes.
+// since returns what was counted since an earlier time. The queue counts from zero when the tenant has not waited for a while. What a
+// tenant is entitled to can become a little less without that: it is estimated while a class is open and rounded when it closes.
 func (c shareCount) since(before shareCount) shareCount {
 	if c.granted < before.granted {
 		return c
@@ -152,7 +153,8 @@ func (l *shareLog) recent(now time.Time) map[core.TenantID]WaitShare {
 				continue
 			}
 			s, n := shares[key.tenant], newWaitShare(p.shareCount, now.Sub(p.from))
-			shares[key.tenant] = WaitShare{Granted: s.Granted + n.Granted, Entitled: s.Entitled + n.Entitled, Window: max(s.Window, n.Window)}
+			shares[key.tenant] = WaitShare{Granted: s.Granted + n.Granted, Entitled: s.Entitled + n.Entitled,
+				Window: max(s.Window, n.Window)}
 		}
 	}
 	maps.DeleteFunc(shares, func(_ core.TenantID, s WaitShare) bool { return s.Entitled < minEntitled })

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxSwept is how many nodes are probed in one interval, in all pools. A probe is a script of some 20 µs in Redis, so this is below 5 % of
-	// a core while somebody waits, and one instance sweeps a fleet of 1,000 nodes in six intervals, if somebody waits in one queue only.
+	// maxSwept is how many nodes are probed in one interval, in all pools. A probe is a script of some 20 µs in Redis, so this is below 5 %
+	// of a core while somebody waits, and one instance sweeps a fleet of 1,000 nodes in six intervals, if somebody waits in one queue only.
 	maxSwept = 192
 	// minSwept is how many nodes of a pool are probed if there are many pools.
 	minSwept = 16
@@ -39,7 +39,8 @@ type sweepRound struct {
 	since time.Time     // when this instance began to sweep; zero: another one does
 }
 
-// sweepAll probes nodes in the background, unless that is being done: those whose offers should have been used by now, and the next ones of each pool.
+// sweepAll probes nodes in the background, unless that is being done: those whose offers should have been used by now, and the next ones of
+// each pool.
 func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fleet.Node) {
 	if !t.sweeping.CompareAndSwap(false, true) {
 		return
@@ -61,7 +62,8 @@ func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fle
 	}
 }
 
-// probeDue returns the nodes with free slots of those whose offers should have been used by now. Those of which the store says nothing are probed later.
+// probeDue returns the nodes with free slots of those whose offers should have been used by now. Those of which the store says nothing are
+// probed later.
 func (t *tender) probeDue(ctx context.Context, due map[core.PoolID][]*fleet.Node) (free []*fleet.Node) {
 	for pool, nodes := range due {
 		for chunk := range slices.Chunk(nodes, sweepChunk) {
@@ -78,8 +80,8 @@ func (t *tender) probeDue(ctx context.Context, due map[core.PoolID][]*fleet.Node
 	return free
 }
 
-// offerFree offers the slots of nodes that are still free after a moment, by the kinds of their probes. A slot that was offered a moment ago is reserved
-// then: it is not offered to two requests, of which the second might be faster.
+// offerFree offers the slots of nodes that are still free after a moment, by the kinds of their probes. A slot that was offered a moment
+// ago is reserved then: it is not offered to two requests, of which the second might be faster.
 func (t *tender) offerFree(ctx context.Context, byKind map[string][]*fleet.Node) {
 	slept := false
 	for kind, nodes := range byKind {
@@ -93,8 +95,8 @@ func (t *tender) offerFree(ctx context.Context, byKind map[string][]*fleet.Node)
 	}
 }
 
-// sweep probes the next of the nodes for which requests wait in the queue of a pool, and returns those with free slots. Slots are free that nobody was offered if
-// the instance that freed them died, or a message was lost. Of all instances one does it at a time, for a while.
+// sweep probes the next of the nodes for which requests wait in the queue of a pool, and returns those with free slots. Slots are free that
+// nobody was offered if the instance that freed them died, or a message was lost. Of all instances one does it at a time, for a while.
 func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed bool) (free []*fleet.Node) {
 	round := t.rounds[pool]
 	if round == nil {

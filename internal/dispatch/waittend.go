@@ -27,8 +27,8 @@ const (
 	maxSurveyed = 128
 )
 
-// tender tends the queues while somebody waits: it says that this instance is alive, keeps the copy of the open classes up to date, and, on one
-// of the instances, looks for free slots that nobody was offered.
+// tender tends the queues while somebody waits: it says that this instance is alive, keeps the copy of the open classes up to date, and, on
+// one of the instances, looks for free slots that nobody was offered.
 type tender struct {
 	*offerer
 	maxWaiting int
@@ -79,7 +79,8 @@ func (t *tender) run(ctx context.Context) {
 		}
 		freed := make(map[core.PoolID]bool)
 		for _, pool := range pools { // first: nothing that takes long may delay it
-			if round%beatEvery == 0 || due[pool] != nil || unanswered[pool] { // an offer that was not used is taken back by this at the latest
+			// an offer that was not used is taken back by this at the latest
+			if round%beatEvery == 0 || due[pool] != nil || unanswered[pool] {
 				var err error
 				if freed[pool], err = t.beat(ctx, pool); err != nil {
 					unanswered[pool] = true
@@ -116,9 +117,10 @@ func (t *tender) stopIfIdle() bool {
 	return !t.active
 }
 
-// beat says that this instance is alive. If the queue has fewer waiters of this instance than have waited during the whole call, it has lost some, and
-// all are put into it again, in the background. It reports whether nodes should be swept: slots were freed, or waiters were put into the queue again, which
-// may be the first of their classes. An instance without waiters beats too, so that those of dead instances are removed.
+// beat says that this instance is alive. If the queue has fewer waiters of this instance than have waited during the whole call, it has
+// lost some, and all are put into it again, in the background. It reports whether nodes should be swept: slots were freed, or waiters were
+// put into the queue again, which may be the first of their classes. An instance without waiters beats too, so that those of dead instances
+// are removed.
 func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool, _ error) {
 	own := t.waiters.confirmedIn(pool)
 	r, err := t.store.Beat(ctx, pool, t.instance)
@@ -176,8 +178,8 @@ func (t *tender) repeat(ctx context.Context, w *waiter) error {
 	return err
 }
 
-// enqueue puts a waiter into its queue, with the same name if that is repeated. If it has expired there and not here, the clock of the store has
-// changed, as after a failover, or was not known well: its times are then set again, by the clock as it is now.
+// enqueue puts a waiter into its queue, with the same name if that is repeated. If it has expired there and not here, the clock of the
+// store has changed, as after a failover, or was not known well: its times are then set again, by the clock as it is now.
 func (t *tender) enqueue(ctx context.Context, w *waiter, repeat bool) (fairqueue.EnqueueResult, error) {
 	r, err := t.store.Enqueue(ctx, w.pool, w.params(t.maxWaiting, repeat))
 	if err != nil || r.Verdict != fairqueue.Expired || !time.Now().Before(w.until) {

@@ -42,15 +42,18 @@ func WaiterJob(w *fairqueue.Waiter) core.JobID {
 	return core.JobID(job)
 }
 
-func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *run.Group, m *telemetry.Metrics, log *slog.Logger) *Line {
+func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *run.Group, m *telemetry.Metrics,
+	log *slog.Logger) *Line {
 	o := &offerer{
-		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk, tasks, cmp.Or(cfg.DecideWithin, time.Second)), waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
+		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk, tasks, cmp.Or(cfg.DecideWithin, time.Second)),
+		waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
 		pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
 		outstanding: outstandingOffers{nodes: make(map[offeredNode]settleTimes)},
 	}
 	o.sends = &offerSends{tasks: tasks, send: cfg.SendOffer, failed: o.handleUnsent, queues: make(map[core.InstanceID][]queuedOffer)}
 	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks}
-	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s, repeats: make(map[core.PoolID]<-chan error), rounds: make(map[core.PoolID]*sweepRound)}
+	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s,
+		repeats: make(map[core.PoolID]<-chan error), rounds: make(map[core.PoolID]*sweepRound)}
 	o.open.opened, o.tend = t.start, t.start
 	return &Line{tender: t, tenants: cfg.Tenants}
 }
@@ -91,7 +94,8 @@ func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.D
 	basis := newClassBasis(l.fleet, in.spec.Tenant) // first: a change during this is noticed
 	class, pool := newWaitClass(l.fleet, in.spec, in.except)
 	t := &ticket{line: l, waiter: &waiter{
-		id: l.nextID(in.job), tenant: in.spec.Tenant, pool: pool, class: class, direction: in.spec.Direction, weight: l.weight(in.spec.Tenant),
+		id: l.nextID(in.job), tenant: in.spec.Tenant, pool: pool, class: class, direction: in.spec.Direction,
+		weight:  l.weight(in.spec.Tenant),
 		entered: in.entered, since: in.since, until: in.until, offers: make(chan core.NodeID, 1),
 		basis: basis, changed: make(chan struct{}, 1),
 	}}
@@ -133,16 +137,18 @@ func refusalOf(r *fairqueue.EnqueueResult, until time.Time) *wire.Error {
 		return errFull()
 	case fairqueue.CannotBeMet:
 		estimate := time.Duration(r.EstimateMS) * time.Millisecond
-		e := wire.Errorf(wire.CannotBeMet, "no slot will be free in time: the wait would be about %s; wait longer, or try again later", estimate.Round(10*time.Millisecond))
+		e := wire.Errorf(wire.CannotBeMet, "no slot will be free in time: the wait would be about %s; wait longer, or try again later",
+			estimate.Round(10*time.Millisecond))
 		return e.RetryIn(max(estimate-time.Until(until), minRetryAfter))
 	case fairqueue.QueueFull:
-		return wire.Errorf(wire.QueueFull, "too many requests wait for a slot, and your tenant has its part of them: try again later").RetryIn(time.Second)
+		return wire.Errorf(wire.QueueFull,
+			"too many requests wait for a slot, and your tenant has its part of them: try again later").RetryIn(time.Second)
 	}
 	return nil
 }
 
-// await waits for an offer until a time. It returns the node, and false if the time is over, the context ended, the instance drains or the class of the
-// request may have changed.
+// await waits for an offer until a time. It returns the node, and false if the time is over, the context ended, the instance drains or the
+// class of the request may have changed.
 func (t *ticket) await(ctx context.Context, until time.Time, drained <-chan struct{}) (core.NodeID, bool) {
 	timer := time.NewTimer(time.Until(until))
 	defer timer.Stop()

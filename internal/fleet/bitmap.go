@@ -26,10 +26,12 @@ type bitmap struct {
 	total     atomic.Int64 // of the bits that are set
 }
 
-// bitmapDirectory has the chunks of a bitmap. A larger one replaces it when the bitmap grows; its counts are not kept up to date after that.
+// bitmapDirectory has the chunks of a bitmap. A larger one replaces it when the bitmap grows; its counts are not kept up to date after
+// that.
 type bitmapDirectory struct {
 	chunks []*bitmapChunk // one that never had a bit is nil
-	counts []atomic.Int32 // of the bits of each chunk that are set; together, so that the chunk of the n-th bit is found with few reads of memory
+	// of the bits of each chunk that are set; together, so that the chunk of the n-th bit is found with few reads of memory
+	counts []atomic.Int32
 }
 
 var emptyDirectory bitmapDirectory

@@ -104,7 +104,8 @@ func isUsable(declared *core.Node, n *Node, now Instant) bool {
 
 // Cover counts the nodes of the fleet for directions. It is a pass over all nodes.
 func (f *Fleet) Cover(directions []core.Direction) *Coverage {
-	c := &Coverage{division: f.Division(), shared: make(map[core.PoolID][]Covered), own: make(map[ownGroup]Covered), pools: make(map[core.PoolID]bool)}
+	c := &Coverage{division: f.Division(), shared: make(map[core.PoolID][]Covered), own: make(map[ownGroup]Covered),
+		pools: make(map[core.PoolID]bool)}
 	for _, d := range directions {
 		c.Requirements = append(c.Requirements, core.NewRequirement(d, false))
 	}

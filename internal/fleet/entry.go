@@ -118,8 +118,8 @@ func (d *division) entry(key indexKey, r *core.Restriction, now Instant, mu *wri
 	return e
 }
 
-// build builds the indexes of a direction. Callers choose directions and the fleet may be large, so writers, who hold mu, do not wait for it:
-// nodes that change meanwhile are checked once more. One entry is built at a time.
+// build builds the indexes of a direction. Callers choose directions and the fleet may be large, so writers, who hold mu, do not wait for
+// it: nodes that change meanwhile are checked once more. One entry is built at a time.
 func (d *division) build(key indexKey, r *core.Restriction, now Instant, mu *writersMutex) *entry {
 	if d.isFull(key, r, now) {
 		return nil
@@ -173,8 +173,8 @@ func (d *division) publish(key indexKey, e *entry) {
 	d.entries.Store(&next)
 }
 
-// close empties the indexes of an entry that is not kept up to date any more: a selection that has begun must not choose a node that no longer
-// serves the direction. The caller holds the lock of the fleet.
+// close empties the indexes of an entry that is not kept up to date any more: a selection that has begun must not choose a node that no
+// longer serves the direction. The caller holds the lock of the fleet.
 func (e *entry) close() {
 	e.closed.Store(true) // before the members are gone: a reader that finds none checks it after that
 	for x := range e.all() {

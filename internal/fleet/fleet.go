@@ -46,7 +46,8 @@ type Fleet struct {
 
 // New makes an empty view. A node without a heartbeat for presence is removed from it.
 func New(presence time.Duration) *Fleet {
-	f := &Fleet{presence: presence, base: time.Now(), onDrain: func(core.NodeID, bool) {}, onLost: func(core.NodeID, bool) {}, marksUnread: make(map[core.NodeID]bool)}
+	f := &Fleet{presence: presence, base: time.Now(), onDrain: func(core.NodeID, bool) {}, onLost: func(core.NodeID, bool) {},
+		marksUnread: make(map[core.NodeID]bool)}
 	seed := maphash.MakeSeed()
 	f.nodes.init(seed)
 	f.silent.init(seed)
@@ -55,8 +56,8 @@ func New(presence time.Duration) *Fleet {
 	return f
 }
 
-// OnDrain makes fn be called when a known node is drained or resumed. It must be called before the first update. fn must not block, and must
-// not call the fleet's methods.
+// OnDrain makes fn be called when a known node is drained or resumed. It must be called before the first update. fn must not block, and
+// must not call the fleet's methods.
 func (f *Fleet) OnDrain(fn func(id core.NodeID, drained bool)) { f.onDrain = fn }
 
 // OnLost makes fn be called when a node in view loses its connection or has one again, like that of OnDrain.

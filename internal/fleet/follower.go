@@ -36,11 +36,13 @@ type Follower struct {
 	// reported again after the next poll, the others are not.
 	OnSilent func(context.Context, []core.NodeID) (unhandled map[core.NodeID]error)
 
-	// OnRevoked is called when a revocation was added, or may have been added unnoticed, from the goroutine that applies changes. It must not block; nil: it is not called.
+	// OnRevoked is called when a revocation was added, or may have been added unnoticed, from the goroutine that applies changes. It must
+	// not block; nil: it is not called.
 	OnRevoked func()
 
-	storeFailed       bool          // the last poll failed
-	silenceCountsFrom Instant       // no node is reported as silent before: heartbeats could not be recorded while the store was unavailable
+	storeFailed bool // the last poll failed
+	// no node is reported as silent before: heartbeats could not be recorded while the store was unavailable
+	silenceCountsFrom Instant
 	compareDue        atomic.Bool   // a comparison with the store is due
 	soon              chan struct{} // holds one element if the next poll must not wait longer than pollInterval
 	silent            silentQueue

@@ -16,8 +16,8 @@ type Index struct {
 	members bitmap
 }
 
-// Member is a node of an index with the epoch and revision of a declaration that serves the requirement. A reservation names them, so that it
-// is refused if the node no longer serves the direction.
+// Member is a node of an index with the epoch and revision of a declaration that serves the requirement. A reservation names them, so that
+// it is refused if the node no longer serves the direction.
 type Member struct {
 	*Node
 	Epoch    core.Epoch

@@ -11,15 +11,15 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// Callers choose directions and restrictions, each entry costs memory in every pool that has nodes for it, and an event of a node checks all
-// entries. So entries are limited, in groups that do not replace each other: those of directions that some node serves, of directions that no
-// node serves, and those with a restriction.
+// Callers choose directions and restrictions, each entry costs memory in every pool that has nodes for it, and an event of a node checks
+// all entries. So entries are limited, in groups that do not replace each other: those of directions that some node serves, of directions
+// that no node serves, and those with a restriction.
 
 // maxIndexedNames is how many services and models a restriction with an index may have. Nodes are filtered one by one for others.
 const maxIndexedNames = 8
 
-// restrictedInUse is for how long after its last use an entry with a restriction is not replaced by another one. Nodes are filtered one by one
-// for the other then: building indexes that are replaced before they are used again would cost more.
+// restrictedInUse is for how long after its last use an entry with a restriction is not replaced by another one. Nodes are filtered one by
+// one for the other then: building indexes that are replaced before they are used again would cost more.
 const restrictedInUse = 10 * time.Second
 
 // usage is what the entries of a group use, or may use.
@@ -81,7 +81,8 @@ func usageOf(entries map[indexKey]*entry) (used groups[usage]) {
 // exceedsLimits reports whether there are more entries than there may be. The caller holds the lock of the fleet.
 func (d *division) exceedsLimits() bool {
 	used := usageOf(*d.entries.Load())
-	return used.served.exceeds(&d.limits.served) || used.unserved.exceeds(&d.limits.unserved) || used.restricted.exceeds(&d.limits.restricted)
+	return used.served.exceeds(&d.limits.served) || used.unserved.exceeds(&d.limits.unserved) ||
+		used.restricted.exceeds(&d.limits.restricted)
 }
 
 // enforceLimits closes and removes the least recently used entries of the groups that use more than they may, apart from one entry that was

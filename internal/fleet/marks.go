@@ -114,8 +114,8 @@ type ServiceMark struct {
 	Reason           core.UnavailableReason
 }
 
-// Marks lists the marks that are in force, ordered by service and version. A mark of a service that the node declares is not if the service has
-// become ready since.
+// Marks lists the marks that are in force, ordered by service and version. A mark of a service that the node declares is not if the service
+// has become ready since.
 func (n *Node) Marks(now Instant) []ServiceMark {
 	marks := n.marks.Load()
 	if marks == nil {

@@ -85,7 +85,8 @@ func (o *occupancy) Utilization(n *Node, now Instant) float64 {
 	observed, age, known := n.observed(now)
 	weight := 1 - float64(age)/float64(o.valid())
 	if known = known && weight >= 0; known {
-		// Jobs of others end and begin without being seen here. If only the end of our own were, an instance would keep to the slots that it has.
+		// Jobs of others end and begin without being seen here. If only the end of our own were, an instance would keep to the slots that
+		// it has.
 		others += (float64(observed) - others) * min(weight, 1)
 	}
 	// Whole jobs: among nodes that are nearly all idle, one of which nothing is known is as good as one that was seen to be idle.

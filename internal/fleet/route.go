@@ -18,8 +18,8 @@ type Stop struct {
 	Ready int         // nodes of the view that get jobs while they have free slots, as they were counted a moment ago
 }
 
-// Route has the pools for a direction, as they are for the jobs of tenants that have no nodes of their own; For returns them for the jobs of
-// another tenant. Nodes that do not serve the tenant are no members of a stop, and do not count. It does not change.
+// Route has the pools for a direction, as they are for the jobs of tenants that have no nodes of their own; For returns them for the jobs
+// of another tenant. Nodes that do not serve the tenant are no members of a stop, and do not count. It does not change.
 type Route struct {
 	Requirement *core.Requirement
 	Division    *core.Pools // by which the fleet is divided; nil: it is not
@@ -38,8 +38,8 @@ type Route struct {
 	tenants sync.Map // what For has returned: a *Route by core.TenantID
 }
 
-// Closed reports whether the indexes of the route are not kept up to date any more: they are empty, which says nothing about the fleet. Ask for
-// the route again.
+// Closed reports whether the indexes of the route are not kept up to date any more: they are empty, which says nothing about the fleet. Ask
+// for the route again.
 func (r *Route) Closed() bool { return r.entry != nil && r.entry.closed.Load() }
 
 // Add adds a stop.
@@ -91,9 +91,9 @@ func (f *Fleet) Route(d core.Direction, tts bool) *Route {
 	return f.RestrictedRoute(d, tts, &noRestriction)
 }
 
-// RestrictedRoute returns the pools for a direction with the nodes that fulfil a restriction, or with all nodes for the direction: restrictions
-// of many names have no indexes, nor have those for which there is no room. So filter each node. Only the first call for a direction and a
-// restriction may wait.
+// RestrictedRoute returns the pools for a direction with the nodes that fulfil a restriction, or with all nodes for the direction:
+// restrictions of many names have no indexes, nor have those for which there is no room. So filter each node. Only the first call for a
+// direction and a restriction may wait.
 func (f *Fleet) RestrictedRoute(d core.Direction, tts bool, r *core.Restriction) *Route {
 	return f.division.Load().route(f, indexKey{d, tts, r.Key()}, r)
 }

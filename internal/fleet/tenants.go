@@ -115,8 +115,8 @@ func (s *serving) slotOf(members *bitmap, i int) uint32 {
 	return NoSlot
 }
 
-// stopFor returns the members of an index of the pool that serve a tenant, which has these nodes of its own in the pool; nil: none. Without an
-// index there are no members.
+// stopFor returns the members of an index of the pool that serve a tenant, which has these nodes of its own in the pool; nil: none. Without
+// an index there are no members.
 func (p *Pool) stopFor(x *Index, own *column) Stop {
 	if x == nil {
 		return Stop{}

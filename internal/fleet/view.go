@@ -6,8 +6,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// View is the members of an index as a selection reads them: few loads lead from it to a node, because with many indexes cache misses are the
-// cost of a selection. Nodes leave it as they leave the index; those that have entered since it was made may be missing.
+// View is the members of an index as a selection reads them: few loads lead from it to a node, because with many indexes cache misses are
+// the cost of a selection. Nodes leave it as they leave the index; those that have entered since it was made may be missing.
 type View struct {
 	Index *Index
 	Len   int32 // the number of members
@@ -88,8 +88,8 @@ func (v *View) Prefetch(slot uint32) {
 
 // At returns the member with a slot. Its Node is nil if the node of the slot is no member.
 //
-// A writer removes a node from the index before it replaces a declaration that serves the requirement by one that does not. So if the node is
-// in the index after its epoch and revision were read, it serves the requirement at that revision.
+// A writer removes a node from the index before it replaces a declaration that serves the requirement by one that does not. So if the node
+// is in the index after its epoch and revision were read, it serves the requirement at that revision.
 func (v *View) At(slot uint32) Member {
 	e := v.entryAt(slot)
 	if e == nil {

@@ -279,7 +279,8 @@ func (c *Catalog) count(kind, result string) {
 func (c *Catalog) logChange(last, next *CatalogState) {
 	switch {
 	case next.FailCount == failuresToBackOff:
-		c.opts.Log.Warn("the ModelHub fails: its last list is used, and it is asked less often", "failures", next.FailCount, "error", next.LastError,
+		c.opts.Log.Warn("the ModelHub fails: its last list is used, and it is asked less often", "failures", next.FailCount, "error",
+			next.LastError,
 			"services", next.Services, "fetched_at", formatTime(next.FetchedAt))
 	case next.FailCount == 0 && last.FailCount >= failuresToBackOff:
 		c.opts.Log.Info("the ModelHub answers again", "failures", last.FailCount, "services", next.Services)

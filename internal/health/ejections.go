@@ -9,9 +9,9 @@ import (
 // maxRemembered bounds the nodes whose ejections are remembered after they have left.
 const maxRemembered = 1000
 
-// pastEjections remembers how often nodes were ejected in a row. A node has that number in its record, which is gone when it leaves: without
-// this, a node that fails and registers again would always be ejected for the shortest time. It is of one instance: another one that
-// leads begins with what the records say. It is used by one goroutine.
+// pastEjections remembers how often nodes were ejected in a row. A node has that number in its record, which is gone when it leaves:
+// without this, a node that fails and registers again would always be ejected for the shortest time. It is of one instance: another one
+// that leads begins with what the records say. It is used by one goroutine.
 type pastEjections map[core.NodeID]pastEjection
 
 type pastEjection struct {

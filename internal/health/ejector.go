@@ -116,8 +116,10 @@ func (s *step) eject(ctx context.Context, n *core.Node, reason core.AdmissionRea
 	}
 	s.past.remember(n.ID, times, time.Now()) // it may leave before the next step
 	s.Counted.WithLabelValues(telemetry.AdmissionEjected, string(reason)).Inc()
-	s.Log.Warn("a node fails much more often than others: it gets no jobs for a while", "node_id", n.ID, "reason", reason, "times", times, "for", lasts.Round(time.Second))
-	s.Events.Record(store.Event{Kind: store.EventNodeEjected, Node: n.ID, Tenant: n.Tenant, Detail: string(reason) + ", for " + lasts.Round(time.Second).String()})
+	s.Log.Warn("a node fails much more often than others: it gets no jobs for a while", "node_id", n.ID, "reason", reason, "times", times,
+		"for", lasts.Round(time.Second))
+	s.Events.Record(store.Event{Kind: store.EventNodeEjected, Node: n.ID, Tenant: n.Tenant,
+		Detail: string(reason) + ", for " + lasts.Round(time.Second).String()})
 }
 
 // keep leaves a node its slots although it should be ejected. The event is recorded once, not at every step.
@@ -131,7 +133,8 @@ func (s *step) keep(n *core.Node, reason core.AdmissionReason, cause string, by 
 	if cause == telemetry.WithheldHalf {
 		why = "has slots of the half that must stay"
 	}
-	s.Log.Warn("a node fails much more often than others, and is not ejected because it is needed", "node_id", n.ID, "reason", reason, "needed_by", by.String())
+	s.Log.Warn("a node fails much more often than others, and is not ejected because it is needed", "node_id", n.ID, "reason", reason,
+		"needed_by", by.String())
 	s.Events.Record(store.Event{
 		Kind: store.EventCoverage, Node: n.ID, Tenant: n.Tenant, Detail: fmt.Sprintf("%s, and not ejected: it %s of %s", reason, why, by),
 	})
@@ -182,8 +185,8 @@ func nextSlots(slots, all int) int {
 	return all
 }
 
-// readmit gives a node so many slots again. With all of them it is not ejected for a while: one that is needed whenever another is away would
-// be ejected and readmitted again and again.
+// readmit gives a node so many slots again. With all of them it is not ejected for a while: one that is needed whenever another is away
+// would be ejected and readmitted again and again.
 func (s *step) readmit(ctx context.Context, n *core.Node, slots int, lasts time.Duration) {
 	a := core.Admission{Limited: slots < n.MaxJobs, Reason: n.Admission.Reason, Times: n.Admission.Times}
 	if a.Limited {

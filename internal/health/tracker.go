@@ -63,8 +63,8 @@ func NewTracker() *Tracker {
 	return &Tracker{nodes: make(map[core.NodeID]*nodeHealth), failing: make(map[core.NodeID]*nodeHealth)}
 }
 
-// Advance moves the window to a time. Steps that it leaves are forgotten, and nodes without attempts in it. Steps are counted from the first
-// call, by the monotonic clock: if the wall clock is set back, the window moves on.
+// Advance moves the window to a time. Steps that it leaves are forgotten, and nodes without attempts in it. Steps are counted from the
+// first call, by the monotonic clock: if the wall clock is set back, the window moves on.
 func (t *Tracker) Advance(now time.Time) {
 	if t.began.IsZero() {
 		t.began = now
@@ -241,8 +241,8 @@ const (
 	outlierOverdue  = 2    // or so many in a row were acknowledged and did not end in time
 )
 
-// Outlier says why a node is one; empty: it is none. Its share of failures is compared with that of the other nodes in the directions of its
-// attempts, weighted by how many of its attempts were in each.
+// Outlier says why a node is one; empty: it is none. Its share of failures is compared with that of the other nodes in the directions of
+// its attempts, weighted by how many of its attempts were in each.
 func (h *Report) Outlier(id core.NodeID) core.AdmissionReason {
 	n := h.Nodes[id]
 	switch {

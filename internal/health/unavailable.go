@@ -171,7 +171,8 @@ func (w *UnavailableWorker) mark(ctx context.Context, r report) {
 		o.Metrics.NARateLimited.Inc(string(r.Node))
 		return
 	}
-	m := store.Mark{Node: r.Node, Service: r.Service, Version: r.Version, Epoch: r.Epoch, NodeVersion: r.NodeVersion, For: o.MarkFor, Reason: r.Reason}
+	m := store.Mark{Node: r.Node, Service: r.Service, Version: r.Version, Epoch: r.Epoch, NodeVersion: r.NodeVersion, For: o.MarkFor,
+		Reason: r.Reason}
 	switch err := o.Store.Mark(ctx, m); {
 	case errors.Is(err, store.ErrNoNode):
 		w.drop(telemetry.NADroppedGone)
@@ -196,7 +197,8 @@ func (w *UnavailableWorker) mark(ctx context.Context, r report) {
 func (w *UnavailableWorker) storeFailed(operation string, r report, err error) {
 	w.drop(telemetry.NADroppedStore)
 	w.opts.Metrics.StoreErrors.WithLabelValues(operation).Inc()
-	w.opts.Log.Warn("a service that a node reported as unavailable could not be marked", "operation", operation, "node_id", r.Node, "error", err)
+	w.opts.Log.Warn("a service that a node reported as unavailable could not be marked", "operation", operation, "node_id", r.Node, "error",
+		err)
 }
 
 // react does once in a while, for all reports of a service, what would be too much for each of them.

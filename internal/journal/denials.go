@@ -65,7 +65,8 @@ type suppressedDenials struct {
 }
 
 func newDenialLimiter() *denialLimiter {
-	return &denialLimiter{bySource: make(map[denialSource]*denialBudget), others: denialBudget{left: denialBurst}, total: denialBudget{left: totalBurst}}
+	return &denialLimiter{bySource: make(map[denialSource]*denialBudget), others: denialBudget{left: denialBurst},
+		total: denialBudget{left: totalBurst}}
 }
 
 // allow reports whether a denial may be recorded, and how many of the same source were suppressed before it. idle are sources that are

@@ -39,8 +39,8 @@ func openOutput(path string, log *slog.Logger) (*output, error) {
 // maxTorn is the length up to which the end of a file is taken for a line that was written in part. An entry is shorter.
 const maxTorn = 64 << 10
 
-// cutTorn cuts off the last line of a regular file if it was written in part: the process or the machine died meanwhile, or the disk was full.
-// A file that ends in something else than a part of an entry is left as it is, and continued on a new line.
+// cutTorn cuts off the last line of a regular file if it was written in part: the process or the machine died meanwhile, or the disk was
+// full. A file that ends in something else than a part of an entry is left as it is, and continued on a new line.
 func (o *output) cutTorn() {
 	info, err := o.file.Stat()
 	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {

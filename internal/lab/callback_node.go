@@ -65,7 +65,8 @@ func StartCallbackNode(ctx context.Context, api *API, options CallbackNodeOption
 	if err != nil {
 		return nil, err
 	}
-	n := &CallbackNode{options: options, api: api, slots: *options.Declaration.MaxConcurrentJobs, active: make(map[wire.ActiveJob]context.CancelFunc)}
+	n := &CallbackNode{options: options, api: api, slots: *options.Declaration.MaxConcurrentJobs,
+		active: make(map[wire.ActiveJob]context.CancelFunc)}
 	n.ctx, n.stop = context.WithCancel(context.WithoutCancel(ctx))
 	n.server = &http.Server{Handler: http.HandlerFunc(n.serveAssignment), ReadHeaderTimeout: 5 * time.Second}
 	n.running.Go(func() { _ = n.server.Serve(l) })

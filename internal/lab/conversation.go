@@ -33,7 +33,8 @@ type Utterance struct {
 }
 
 // LanguagePairs are the languages of the demo's conversations.
-var LanguagePairs = [][2]string{{"en", "de"}, {"en", "zh"}, {"fr", "es"}, {"ja", "en"}, {"de", "fr"}, {"ko", "en"}, {"zh", "ja"}, {"es", "en"}}
+var LanguagePairs = [][2]string{{"en", "de"}, {"en", "zh"}, {"fr", "es"}, {"ja", "en"}, {"de", "fr"}, {"ko", "en"}, {"zh", "ja"},
+	{"es", "en"}}
 
 // utteranceAudio is the audio of every utterance of a conversation.
 var utteranceAudio = Tone(300 * time.Millisecond)
@@ -52,7 +53,8 @@ func Tone(d time.Duration) []byte {
 func (c *Conversation) Run(ctx context.Context) error {
 	s, err := client.Start(ctx, client.Config{
 		Log: slog.New(slog.DiscardHandler),
-		URL: c.URL, Token: c.Token, HTTPClient: unstableClient(c.ConnectionLifetime), Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
+		URL: c.URL, Token: c.Token, HTTPClient: unstableClient(c.ConnectionLifetime),
+		Start: wire.SessionStart{Langs: c.Langs[:], Partials: true},
 	})
 	if err != nil {
 		return err

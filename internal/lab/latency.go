@@ -24,7 +24,8 @@ type LatencyRecorder struct {
 // NewLatencyRecorder makes a recorder. A duration above limit counts as limit.
 func NewLatencyRecorder(limit time.Duration) *LatencyRecorder {
 	us := limit.Microseconds()
-	return &LatencyRecorder{limit: limit, recent: hdrhistogram.NewWindowed(RecentSeconds, 1, us, digits), overall: hdrhistogram.New(1, us, digits)}
+	return &LatencyRecorder{limit: limit, recent: hdrhistogram.NewWindowed(RecentSeconds, 1, us, digits),
+		overall: hdrhistogram.New(1, us, digits)}
 }
 
 // Record records a duration. A negative one counts as 0.

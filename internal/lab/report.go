@@ -250,7 +250,8 @@ func (r *Report) judge(cfg *LoadConfig) {
 		invalid("no request was sent after the warm-up")
 	}
 	if l := r.Latency.Lag; l != nil && l.P99MS > milliseconds(cfg.MaxLag) {
-		invalid("the generator was late: p99 of its lag is %.1f ms, more than %.1f ms; run it on a machine with more free processor time, or lower the rate",
+		invalid("the generator was late: p99 of its lag is %.1f ms, more than %.1f ms; run it on a machine with more free processor "+
+			"time, or lower the rate",
 			l.P99MS, milliseconds(cfg.MaxLag))
 	}
 	if i := slices.IndexFunc(r.Failures, func(f FailureReport) bool { return f.Code == codeNotSent }); i >= 0 {
@@ -277,7 +278,8 @@ func (r *Report) judge(cfg *LoadConfig) {
 			note("what is left of %d stand-in nodes could not be read", n.Unknown)
 		}
 		if n.StillListed > 0 {
-			note("%d stand-in nodes could not leave; the scheduler lists them until scheduler.nodes.retention_seconds have passed", n.StillListed)
+			note("%d stand-in nodes could not leave; the scheduler lists them until scheduler.nodes.retention_seconds have passed",
+				n.StillListed)
 		}
 	}
 }

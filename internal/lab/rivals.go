@@ -10,8 +10,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Rivals are callers of several tenants, which send more jobs of one direction than ContestedNode, which serves it, can do: they wait in line, and
-// share its slots by the weights of their tenants.
+// Rivals are callers of several tenants, which send more jobs of one direction than ContestedNode, which serves it, can do: they wait in
+// line, and share its slots by the weights of their tenants.
 type Rivals struct {
 	URL     string
 	Token   string // empty: the scheduler has no keys
@@ -26,7 +26,8 @@ var rivalLangs = []string{"it", "pt"}
 
 // ContestedNode returns the node for which rivals wait.
 func ContestedNode() *SocketNode {
-	return &SocketNode{ID: "turin", Langs: rivalLangs, Slots: 2, Fault: "too small", Worker: &Worker{JobDuration: LogNormal(600*time.Millisecond, 0.4)}}
+	return &SocketNode{ID: "turin", Langs: rivalLangs, Slots: 2, Fault: "too small",
+		Worker: &Worker{JobDuration: LogNormal(600*time.Millisecond, 0.4)}}
 }
 
 // Run runs the callers until the context ends.
@@ -49,7 +50,8 @@ func (r *Rivals) call(ctx context.Context, api *API, tenant, name string) {
 	wait := rivalWait.Milliseconds()
 	for n := 0; ctx.Err() == nil; n++ {
 		err := api.Post(ctx, "/v1/dispatch/f2f", wire.DispatchRequest{
-			RequestID: fmt.Sprintf("%s-%d", name, n), SessionID: "calls-of-" + tenant, TenantID: tenant, SrcLang: rivalLangs[0], TgtLang: rivalLangs[1],
+			RequestID: fmt.Sprintf("%s-%d", name, n), SessionID: "calls-of-" + tenant, TenantID: tenant, SrcLang: rivalLangs[0],
+			TgtLang:  rivalLangs[1],
 			AudioRef: "blob://hello", Options: wire.DispatchOptions{MaxWaitMS: &wait},
 		}, &wire.DispatchResponse{})
 		if err != nil {

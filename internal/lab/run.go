@@ -208,7 +208,8 @@ func (r *loadRun) checkSafety(ctx context.Context, pair Pair) error {
 	case r.cfg.RealLanguages:
 		return nil
 	case pair.privateUse() && ready > 0:
-		return fmt.Errorf("%w: other nodes already serve %s; perhaps another run uses it: choose other languages between qaa and qtz", ErrUnsuitable, pair)
+		return fmt.Errorf("%w: other nodes already serve %s; perhaps another run uses it: choose other languages between qaa and qtz",
+			ErrUnsuitable, pair)
 	case pair.privateUse():
 		return nil
 	case ready > 0:

@@ -27,7 +27,8 @@ func DemoNodes() []*SocketNode {
 	europe, asia := []string{"en", "de", "fr", "es"}, []string{"en", "zh", "ja", "ko"}
 	global := []string{"en", "de", "fr", "es", "zh", "ja"}
 	newNode := func(id string, langs []string, slots, ms int) *SocketNode {
-		return &SocketNode{ID: id, Langs: langs, Slots: slots, Worker: &Worker{JobDuration: LogNormal(time.Duration(ms)*time.Millisecond, 0.4)}}
+		return &SocketNode{ID: id, Langs: langs, Slots: slots,
+			Worker: &Worker{JobDuration: LogNormal(time.Duration(ms)*time.Millisecond, 0.4)}}
 	}
 	faulty := func(n *SocketNode, fault string, change func(*SocketNode)) *SocketNode {
 		n.Fault = fault
@@ -53,7 +54,8 @@ func DemoNodes() []*SocketNode {
 // Run runs the node until the context ends and its jobs have ended.
 func (n *SocketNode) Run(ctx context.Context, url string, log *slog.Logger) error {
 	return node.Run(ctx, node.Config{
-		URL: url, Token: n.Token, ID: n.ID, Slots: n.Slots, Log: log, HTTPClient: unstableClient(n.ConnectionLifetime), ShutdownTimeout: time.Second, OnFull: n.Worker.countOverAssigned,
+		URL: url, Token: n.Token, ID: n.ID, Slots: n.Slots, Log: log, HTTPClient: unstableClient(n.ConnectionLifetime),
+		ShutdownTimeout: time.Second, OnFull: n.Worker.countOverAssigned,
 		Declaration: wire.Declaration{SemanticLangs: n.Langs, ASRLangs: n.Langs, TTSLangs: n.Langs, InstalledServices: demoServices()},
 	}, n.Worker.Do)
 }

@@ -50,7 +50,8 @@ func newSocketDriver(ctx context.Context, r *loadRun) (*socketDriver, error) {
 	}
 	for i := range r.cfg.Sessions {
 		d.speakers = append(d.speakers, &speaker{
-			driver: d, number: i, pair: r.cfg.Pairs[i%len(r.cfg.Pairs)], queue: make(chan request, maxQueued), open: make(map[string]request),
+			driver: d, number: i, pair: r.cfg.Pairs[i%len(r.cfg.Pairs)], queue: make(chan request, maxQueued),
+			open: make(map[string]request),
 		})
 	}
 	starting, cancel := context.WithCancelCause(ctx)
@@ -81,7 +82,8 @@ func newSocketDriver(ctx context.Context, r *loadRun) (*socketDriver, error) {
 func (d *socketDriver) checkLimits() error {
 	limits := d.speakers[0].session.Limits()
 	if perSession := d.cfg.Rate / float64(d.cfg.Sessions); limits.UtteranceRate > 0 && perSession > float64(limits.UtteranceRate) {
-		return fmt.Errorf("the scheduler allows %d utterances a second for each session, and %d sessions at %v a second need %.1f: use more sessions",
+		return fmt.Errorf("the scheduler allows %d utterances a second for each session, and %d sessions at %v a second need %.1f: use "+
+			"more sessions",
 			limits.UtteranceRate, d.cfg.Sessions, d.cfg.Rate, perSession)
 	}
 	if longest := time.Duration(limits.UtteranceMS) * time.Millisecond; longest > 0 && d.cfg.Speech > longest {
@@ -99,7 +101,8 @@ func (d *socketDriver) submit(q request) {
 	select {
 	case s.queue <- q:
 	default:
-		d.recorder.fail(q, failure{code: codeNotSent, detail: fmt.Sprintf("%d utterances waited for earlier ones of their session to be spoken", maxQueued)})
+		d.recorder.fail(q, failure{code: codeNotSent,
+			detail: fmt.Sprintf("%d utterances waited for earlier ones of their session to be spoken", maxQueued)})
 	}
 }
 

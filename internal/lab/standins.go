@@ -90,7 +90,8 @@ func startStandIns(ctx context.Context, r *loadRun) (*standIns, error) {
 		n.ids = append(n.ids, id)
 		n.running.Go(func() {
 			err := node.Run(nodesCtx, node.Config{
-				URLs: r.cfg.URLs, Token: r.cfg.NodeToken, ID: id, Slots: r.cfg.Slots, HTTPClient: r.sockets, Log: slog.New(slog.DiscardHandler),
+				URLs: r.cfg.URLs, Token: r.cfg.NodeToken, ID: id, Slots: r.cfg.Slots, HTTPClient: r.sockets,
+				Log:         slog.New(slog.DiscardHandler),
 				Declaration: wire.Declaration{SemanticLangs: r.cfg.languages()}, ShutdownTimeout: nodeShutdown,
 				OnFull: func(wire.ActiveJob) { n.overAssigned.Add(1) },
 			}, handler)

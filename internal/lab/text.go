@@ -39,7 +39,8 @@ func (r *Report) writeHeader(w io.Writer) {
 		fmt.Fprintf(w, "mode       http, %d session ids, a job is read every %s\n", s.Sessions, formatMS(float64(s.PollMS)))
 	}
 	if s.Nodes > 0 {
-		fmt.Fprintf(w, "nodes      %d stand-in nodes with %d slots each, work %s (spread %s)\n", s.Nodes, s.Slots, formatMS(s.WorkMS), number(s.WorkSpread))
+		fmt.Fprintf(w, "nodes      %d stand-in nodes with %d slots each, work %s (spread %s)\n", s.Nodes, s.Slots, formatMS(s.WorkMS),
+			number(s.WorkSpread))
 	} else {
 		fmt.Fprintln(w, "nodes      those of the scheduler")
 	}
@@ -48,7 +49,8 @@ func (r *Report) writeHeader(w io.Writer) {
 // writeRequests writes the numbers of requests.
 func (r *Report) writeRequests(w io.Writer) {
 	q := &r.Requests
-	fmt.Fprintf(w, "\nsent       %d of %d in %s: %.1f a second of %s asked\n", q.Sent, q.Planned, seconds(q.Seconds), q.SentRate, number(r.Settings.Rate))
+	fmt.Fprintf(w, "\nsent       %d of %d in %s: %.1f a second of %s asked\n", q.Sent, q.Planned, seconds(q.Seconds), q.SentRate,
+		number(r.Settings.Rate))
 	fmt.Fprintf(w, "done       %d (%.1f a second)\n", q.Done, q.DoneRate)
 	fmt.Fprintf(w, "failed     %d (%.2f %%)\n", q.Failed, 100*float64(q.Failed)/float64(max(q.Planned, 1)))
 	for _, f := range r.Failures {
@@ -138,7 +140,8 @@ func writeHistogram(w io.Writer, l namedLatency) {
 	for i, count := range rows {
 		below += count
 		bar := strings.Repeat("█", int(math.Ceil(barWidth*float64(count)/float64(longest))))
-		line := fmt.Sprintf("  ≤ %8s %7d  %6.2f %%  %s", formatMS(math.Exp2(float64(first+i)/perDoubling)), count, 100*float64(below)/float64(l.Count), bar)
+		line := fmt.Sprintf("  ≤ %8s %7d  %6.2f %%  %s", formatMS(math.Exp2(float64(first+i)/perDoubling)), count,
+			100*float64(below)/float64(l.Count), bar)
 		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 }

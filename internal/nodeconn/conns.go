@@ -100,8 +100,8 @@ func (c *Conns) beginAdmit(id core.NodeID) (end func()) {
 	}
 }
 
-// await returns the connection of a node; nil when it is not connected here. The store has a node before its connection can be found: if that has another
-// epoch, or none is found, and the node is being registered here, it waits for the end of that.
+// await returns the connection of a node; nil when it is not connected here. The store has a node before its connection can be found: if
+// that has another epoch, or none is found, and the node is being registered here, it waits for the end of that.
 func (c *Conns) await(ctx context.Context, id core.NodeID, epoch core.Epoch) *conn {
 	c.mu.Lock()
 	n, admitting := c.nodes[id], c.admitting[id]

@@ -19,8 +19,8 @@ const (
 	linkUnknown           // what the store has is not known, because a reply did not come
 )
 
-// link is the state of a connection, as it is and as the store has it. The connection's lock guards it. One goroutine at a time records it, so
-// that an earlier state is never recorded after a later one.
+// link is the state of a connection, as it is and as the store has it. The connection's lock guards it. One goroutine at a time records it,
+// so that an earlier state is never recorded after a later one.
 type link struct {
 	wanted, recorded linkState
 	recording        bool
@@ -49,8 +49,8 @@ func (n *conn) mustRecord() bool {
 	return n.link.begin()
 }
 
-// nextLink returns the state to record, and for how long the node has been silent. It reports false, and the recording has ended, if there is
-// nothing to record.
+// nextLink returns the state to record, and for how long the node has been silent. It reports false, and the recording has ended, if there
+// is nothing to record.
 func (n *conn) nextLink() (state linkState, silence time.Duration, more bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

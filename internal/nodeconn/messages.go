@@ -118,8 +118,8 @@ func (s *Server) readmit(ctx context.Context, n *conn, a store.Activity) *wire.E
 	return nil
 }
 
-// correctDrain notifies a node that was drained or resumed while it was being registered: Conns.Drain did not find it, or notified it before it
-// was acknowledged.
+// correctDrain notifies a node that was drained or resumed while it was being registered: Conns.Drain did not find it, or notified it
+// before it was acknowledged.
 func (s *Server) correctDrain(n *conn, notified bool) {
 	if drained, known := s.Nodes.IsDrained(n.id); known && drained != notified {
 		n.ws.Send(wire.Drain{Drained: drained})
@@ -336,7 +336,9 @@ func (s *Server) handleSpeech(n *conn, frame []byte) *wire.Error {
 	}
 	format, expected := n.speech.format(h.ActiveJob)
 	if !expected {
-		e := wire.FieldErrorf(wire.NotHolder, "job_id", "no result of attempt %d of job %s with \"tts\": true was accepted from this node, or its speech has ended; drop it", h.AttemptID, h.JobID)
+		e := wire.FieldErrorf(wire.NotHolder, "job_id",
+			"no result of attempt %d of job %s with \"tts\": true was accepted from this node, or its speech has ended; drop it",
+			h.AttemptID, h.JobID)
 		return aboutJob(e, h.ActiveJob)
 	}
 	e := audio.CheckSpeech(&h, format, data)

@@ -114,7 +114,8 @@ func (s *Server) serve(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 }
 
 // awaitRegister reads the first message, which must be node_register, and admits the node.
-func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, caller *auth.Principal, audit Audit, in *compat.NodeRegister) (*conn, *wire.Error) {
+func (s *Server) awaitRegister(ctx context.Context, ws *socket.Conn, caller *auth.Principal, audit Audit, in *compat.NodeRegister) (*conn,
+	*wire.Error) {
 	_, text, err := socket.ReadFirst(ws, s.FirstMessage, in.Type())
 	if err == nil {
 		err = wire.Decode(text, in)
@@ -171,7 +172,8 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	defer s.Conns.beginAdmit(core.NodeID(in.NodeID))()
 	epoch, secret := parseResumeToken(in.ResumeToken)
 	p.Owner, p.Connection, p.Secret = &s.Instance, s.Conns.newConnectionID(), secret
-	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", KeepaliveMS: in.KeepaliveMS, Warnings: warnings}
+	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", KeepaliveMS: in.KeepaliveMS,
+		Warnings: warnings}
 	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection, secret: secret}
 	drained := false
 	if known := s.resumable(ctx, n.id, epoch, &p); known != nil {

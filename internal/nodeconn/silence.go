@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A node that freezes keeps its connection open and says nothing. WatchSilence finds it: while a node has jobs it is pinged when nothing comes,
-// and if it stays silent for much longer than it has ever taken to answer, it is recorded as disconnected, so that its jobs move. Its connection
-// stays open. A node that is slow is not suspected, because its own answer times are the measure.
+// A node that freezes keeps its connection open and says nothing. WatchSilence finds it: while a node has jobs it is pinged when nothing
+// comes, and if it stays silent for much longer than it has ever taken to answer, it is recorded as disconnected, so that its jobs move.
+// Its connection stays open. A node that is slow is not suspected, because its own answer times are the measure.
 //
 // silenceMajority is from how many nodes with jobs on not more than half are silent at once for reasons of their own.
 const silenceMajority = 4
@@ -40,8 +40,8 @@ func (s *Server) checkSilence(conns []*conn, now time.Time, unread bool) {
 	}
 }
 
-// findSilent returns the connections that are silent for too long, and pings those that are silent. If most nodes with jobs are silent at once,
-// the fault is on this side, and none is returned.
+// findSilent returns the connections that are silent for too long, and pings those that are silent. If most nodes with jobs are silent at
+// once, the fault is on this side, and none is returned.
 func (s *Server) findSilent(conns []*conn, now time.Time, unread bool) (overdue []*conn) {
 	works, quiet := 0, 0
 	for _, n := range conns {

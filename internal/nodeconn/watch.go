@@ -9,8 +9,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// watch is what an instance knows of how a connected node answers: the jobs that were sent over the connection, how long answers took, and how
-// long nothing has come.
+// watch is what an instance knows of how a connected node answers: the jobs that were sent over the connection, how long answers took, and
+// how long nothing has come.
 type watch struct {
 	sent     []sentJob       // jobs that have not ended, the latest last
 	checked  time.Time       // the last check
@@ -136,8 +136,8 @@ func (w *watch) remove(job wire.ActiveJob) {
 	w.sent = slices.DeleteFunc(w.sent, func(j sentJob) bool { return j.job == job })
 }
 
-// takeMissedACKs returns the jobs of which the node has said nothing within a time, each once. A job is returned when a second check finds it late:
-// what nodes sent while this process was suspended is read before.
+// takeMissedACKs returns the jobs of which the node has said nothing within a time, each once. A job is returned when a second check finds
+// it late: what nodes sent while this process was suspended is read before.
 func (w *watch) takeMissedACKs(within time.Duration, now time.Time) (missed []sentJob) {
 	for i := range w.sent {
 		switch j := &w.sent[i]; {
@@ -164,7 +164,8 @@ type verdict struct {
 // isIdle reports whether there is nothing to check.
 func (w *watch) isIdle() bool { return len(w.sent) == 0 && w.silent.IsZero() }
 
-// check checks how long nothing has come. unread says that the node may have sent something that was not read yet: then all counts begin again.
+// check checks how long nothing has come. unread says that the node may have sent something that was not read yet: then all counts begin
+// again.
 func (w *watch) check(now time.Time, p socket.Progress, unread bool, presence time.Duration) (v verdict) {
 	// The node may report over HTTP.
 	w.sent = slices.DeleteFunc(w.sent, func(j sentJob) bool { return j.answered && !now.Before(j.ends) })

@@ -10,8 +10,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Disconnected records that a node's connection is lost: no instance gives it new jobs, and its jobs continue until they have moved. Reconnected or
-// a registration reverts it; a call that comes after either changes nothing.
+// Disconnected records that a node's connection is lost: no instance gives it new jobs, and its jobs continue until they have moved.
+// Reconnected or a registration reverts it; a call that comes after either changes nothing.
 func (r *Registry) Disconnected(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64) error {
 	_, err := r.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection, Lost: true})
 	return err
@@ -32,8 +32,8 @@ func (r *Registry) Reconnected(ctx context.Context, id core.NodeID, epoch core.E
 	return nil
 }
 
-// Silent records that nothing has come over a node's connection for a while although the node has a job: it counts as disconnected, with its
-// connection open, until Heard.
+// Silent records that nothing has come over a node's connection for a while although the node has a job: it counts as disconnected, with
+// its connection open, until Heard.
 func (r *Registry) Silent(ctx context.Context, id core.NodeID, epoch core.Epoch, connection uint64, silence time.Duration) error {
 	declared, err := r.connect(ctx, store.ConnectParams{Node: id, Epoch: epoch, Connection: connection, Lost: true, SilentFor: silence})
 	if err != nil || declared == nil || declared.Epoch != epoch || declared.SilentSince == 0 {

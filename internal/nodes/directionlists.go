@@ -8,8 +8,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// DirectionLists shares lists of directions of a large fleet among the requests for the same list: a list is a pass over all nodes, and reads
-// how many jobs each has. Such passes take at most one listShare-th of the time, so a list may be some seconds old.
+// DirectionLists shares lists of directions of a large fleet among the requests for the same list: a list is a pass over all nodes, and
+// reads how many jobs each has. Such passes take at most one listShare-th of the time, so a list may be some seconds old.
 type DirectionLists struct {
 	registry *Registry
 

@@ -61,7 +61,8 @@ func (v *Verifier) Check(ctx context.Context, id core.NodeID, p Proof) (*core.No
 	case p.Tenant != nil && *p.Tenant != known.Tenant:
 		return nil, wire.FieldErrorf(wire.Forbidden, "node_id", "this key is not for a node of this name")
 	}
-	return nil, wire.FieldErrorf(wire.Forbidden, "node_token", "this is not the node_token of the last registration of node %s: send that one, or register again", id)
+	return nil, wire.FieldErrorf(wire.Forbidden, "node_token",
+		"this is not the node_token of the last registration of node %s: send that one, or register again", id)
 }
 
 // CheckReport checks that the caller is the node that it reports for, and returns the epoch that the report is about. Where secrets are
@@ -74,9 +75,11 @@ func (v *Verifier) CheckReport(ctx context.Context, id core.NodeID, p Proof) (co
 	case !v.RequireSecret:
 		return p.Epoch, nil
 	case known == nil:
-		return 0, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register, and drop the job", id)
+		return 0, wire.FieldErrorf(wire.NotFound, "node_id",
+			"no node %s is registered; register again with POST /v1/node/register, and drop the job", id)
 	case p.Epoch != 0 && p.Epoch != known.Epoch:
-		return 0, wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since; use the epoch of its last registration", id)
+		return 0, wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since; use the epoch of its last registration",
+			id)
 	}
 	return known.Epoch, nil
 }

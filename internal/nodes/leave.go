@@ -114,7 +114,8 @@ func removeFor(ctx context.Context, r *Registry, id core.NodeID, reason string) 
 		} else {
 			_ = r.setDrained(ctx, id, false)
 		}
-		return Removed{}, wire.FieldErrorf(wire.StaleEpoch, "node_id", "node %s has registered again meanwhile, so it still runs: stop it first, or drain it", id)
+		return Removed{}, wire.FieldErrorf(wire.StaleEpoch, "node_id",
+			"node %s has registered again meanwhile, so it still runs: stop it first, or drain it", id)
 	}
 	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRemoved, Node: id, Tenant: before.Node.Tenant, Jobs: moved, Detail: reason})
 	r.log.Info("node removed", "node_id", id, "epoch", before.Node.Epoch, "jobs", moved, "reason", reason)

@@ -177,7 +177,8 @@ type DirectionFilter struct {
 // ListDirections lists the directions that nodes declare and how well each is served, ordered by direction, after a given one, and
 // reports whether there are more. It is computed from this instance's fleet; only the occupancy of the nodes that serve the
 // page's directions is read from the store.
-func (r *Registry) ListDirections(ctx context.Context, f DirectionFilter, after core.Direction, limit int) (list []DirectionCapacity, more bool, err error) {
+func (r *Registry) ListDirections(ctx context.Context, f DirectionFilter, after core.Direction, limit int) (list []DirectionCapacity,
+	more bool, err error) {
 	page := directionPage{after: after, limit: limit + 1, directions: make(map[core.Direction]*directionEntry)}
 	for _, d := range f.Also {
 		if f.Lang == "" || d.Src == f.Lang || d.Tgt == f.Lang {
@@ -186,7 +187,8 @@ func (r *Registry) ListDirections(ctx context.Context, f DirectionFilter, after 
 	}
 	divided := r.fleet.Divided()
 	division := divided.Definition()
-	// Without pools and tenants all nodes are in one group, for which the direction itself stands; and some nodes say nothing about a group.
+	// Without pools and tenants all nodes are in one group, for which the direction itself stands; and some nodes say nothing about a
+	// group.
 	grouped := (division != nil || divided.HasTenants()) && f.Region == "" && f.Node == "" && f.Tenant == nil
 	for n := range r.fleet.Covering() {
 		groups, count := division.CoverGroupsOf(n.Declared.Tenant, n.Pool)

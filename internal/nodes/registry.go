@@ -111,9 +111,11 @@ func (r *Registry) Register(ctx context.Context, id core.NodeID, p Patch, a stor
 func NewID() core.NodeID { return core.NodeID("node-" + uuid.Must(uuid.NewV7()).String()) }
 
 // RestoreNode registers a connected node that the store has lost, with everything that it has declared so far.
-func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, secret string, connection uint64, a store.Activity) (Registered, error) {
+func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, secret string, connection uint64, a store.Activity) (Registered,
+	error) {
 	declared.Capability.Normalise()
-	return r.register(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection, Returning: true}, secret)
+	return r.register(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection,
+		Returning: true}, secret)
 }
 
 // register registers a node with the secret that it shows, or with a new one if that is empty.
@@ -154,7 +156,8 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	r.cfg.Events.Record(store.Event{Kind: store.EventNodeRegistered, Node: p.Node.ID, Tenant: p.Node.Tenant, Detail: status})
 	if !reply.Known && reply.Node.Drained {
 		r.log.Warn("the store had lost a node that an operator has drained; it is drained again", "node_id", p.Node.ID)
-		r.cfg.Events.Record(store.Event{Kind: store.EventNodeDrained, Node: p.Node.ID, Tenant: p.Node.Tenant, Detail: "again, after the store lost it"})
+		r.cfg.Events.Record(store.Event{Kind: store.EventNodeDrained, Node: p.Node.ID, Tenant: p.Node.Tenant,
+			Detail: "again, after the store lost it"})
 	}
 
 	// The jobs that the node still has belong to the new epoch before the node learns of it.
@@ -200,7 +203,8 @@ const nameRetry = 2 * time.Second
 // nameInUse is the answer to a node whose name another one uses.
 func nameInUse(id core.NodeID) *wire.Error {
 	return wire.FieldErrorf(wire.NameInUse, "node_id",
-		"node %s is registered and present, and this is not its secret: send the token of its last registration, wait until it is gone, or use another name", id).RetryIn(nameRetry)
+		"node %s is registered and present, and this is not its secret: send the token of its last registration, wait until it is gone, "+
+			"or use another name", id).RetryIn(nameRetry)
 }
 
 // hasOtherOwner reports whether a node that registers was connected to another instance until now, as far as this instance
@@ -250,7 +254,8 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 		}
 		switch result.Verdict {
 		case store.StaleEpoch:
-			return Registered{}, wire.FieldErrorf(wire.StaleEpoch, "epoch", "node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
+			return Registered{}, wire.FieldErrorf(wire.StaleEpoch, "epoch",
+				"node %s has registered again since epoch %d; use the epoch of its last registration", b.Node, b.Epoch)
 		case store.TooLate:
 			if ctx.Err() != nil {
 				return Registered{}, r.storeError(ctx, "heartbeat", ctx.Err())
@@ -263,7 +268,8 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 			}
 			if result.Node.Disconnected && (b.Patch.Connection != 0 || result.Node.Callback != "") {
 				// It has a callback_url now, or the store has lost that it is connected again.
-				if _, err := r.connect(ctx, store.ConnectParams{Node: b.Node, Epoch: result.Node.Epoch, Connection: b.Patch.Connection}); err != nil {
+				if _, err := r.connect(ctx, store.ConnectParams{Node: b.Node, Epoch: result.Node.Epoch,
+					Connection: b.Patch.Connection}); err != nil {
 					return Registered{}, err
 				}
 			}
@@ -273,14 +279,16 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 	}
 	if !b.Patch.Full() || b.Patch.Connection != 0 {
 		// A connected node is registered by the instance that has its connection, from all that it has declared over it.
-		return Registered{}, wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered; register again with POST /v1/node/register", b.Node)
+		return Registered{}, wire.FieldErrorf(wire.NotFound, "node_id",
+			"no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
 	end, e := r.limits.begin(r.fleet, b.Node, &b.Patch)
 	if e != nil {
 		return Registered{}, e
 	}
 	defer end()
-	return r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true}, b.Patch.Secret)
+	return r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true},
+		b.Patch.Secret)
 }
 
 // knownDeclaration returns the declaration of a node, from the fleet or the store; nil if the node is unknown.
@@ -348,7 +356,8 @@ func (r *Registry) Drain(ctx context.Context, id core.NodeID, drained bool) (sto
 		return store.NodeStatus{}, err
 	}
 	status, err := r.Node(ctx, id)
-	if err == nil && drained && !status.Node.Drained && r.wasDrained(ctx, id) { // an instance that restores a loss of the store did not know of it yet
+	// an instance that restores a loss of the store did not know of it yet
+	if err == nil && drained && !status.Node.Drained && r.wasDrained(ctx, id) {
 		if err = r.setDrained(ctx, id, true); err == nil {
 			status, err = r.Node(ctx, id)
 		}

@@ -32,7 +32,8 @@ func (c nameCheck) CheckName(id core.NodeID) *wire.Error {
 	if c.revocations == nil || !c.revocations.NodeNameRevoked(id) {
 		return nil
 	}
-	return wire.FieldErrorf(wire.Forbidden, "node_id", "the node %s is revoked: stop it, or let an operator lift that (lingua revoke list)", id)
+	return wire.FieldErrorf(wire.Forbidden, "node_id", "the node %s is revoked: stop it, or let an operator lift that (lingua revoke list)",
+		id)
 }
 
 // IsRevoked reports whether a node of a registry's fleet is revoked: its name, or the key or the tenant with which it is registered.

@@ -52,7 +52,8 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 		}
 	}
 	r.cfg.Unavailable.Enqueue(core.UnavailableService{
-		Node: u.Node, Tenant: known.Tenant, Epoch: known.Epoch, NodeVersion: known.Version, Service: u.Service, Version: u.Version, Reason: u.Reason,
+		Node: u.Node, Tenant: known.Tenant, Epoch: known.Epoch, NodeVersion: known.Version, Service: u.Service, Version: u.Version,
+		Reason: u.Reason,
 	})
 	if holds {
 		return r.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail)

@@ -18,7 +18,8 @@ const (
 )
 
 // order goes through the pools of a route for one job that are in a group and in which the job may run. The order is random, and each next
-// pool is chosen with a weight of its ready nodes. So the first pool of a job, and a node in it, are chosen as if all nodes were in one pool.
+// pool is chosen with a weight of its ready nodes. So the first pool of a job, and a node in it, are chosen as if all nodes were in one
+// pool.
 type order struct {
 	intN    func(n int) int
 	route   *fleet.Route

@@ -18,11 +18,12 @@ type Policy struct {
 	SampleK    int           // how many members are sampled before all are surveyed
 	ScanMax    int           // how many candidates a survey returns
 	StaleAfter time.Duration // a node whose last heartbeat is older is rejected
-	LateAfter  time.Duration // of two nodes with the same in-flight share, one whose last heartbeat is older is tried last; 0: either is first
-	Shuffle    bool          // sample at random; false: in the order of their slots
-	CPUMax     float64       // a node with a higher load is rejected, as for the next two
-	GPUMax     float64
-	MemoryMax  float64
+	// of two nodes with the same in-flight share, one whose last heartbeat is older is tried last; 0: either is first
+	LateAfter time.Duration
+	Shuffle   bool    // sample at random; false: in the order of their slots
+	CPUMax    float64 // a node with a higher load is rejected, as for the next two
+	GPUMax    float64
+	MemoryMax float64
 }
 
 // Picker chooses candidates by a policy.

@@ -25,8 +25,8 @@ type Selection struct {
 // swap is one exchange of a shuffle that is made only as far as it is read.
 type swap struct{ position, index int }
 
-// Select starts a selection among the pools of a route that are in a group, of which NextPool enters one after the other; first, if it is not
-// empty, before the others. Return it with End.
+// Select starts a selection among the pools of a route that are in a group, of which NextPool enters one after the other; first, if it is
+// not empty, before the others. Return it with End.
 func (p *Picker) Select(q Query, route *fleet.Route, group Group, first core.PoolID) *Selection {
 	s := p.selections.Get().(*Selection)
 	s.query = q

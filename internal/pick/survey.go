@@ -20,9 +20,9 @@ type Survey struct {
 	Rejections map[core.Reason]int
 }
 
-// Survey filters every member of every pool of a group, as they are now. It is the slow path before a job leaves the group: what is believed
-// about occupancy only orders the candidates, and soft reasons do not reject. If the job must not run in the pools of the group, their members
-// are only counted.
+// Survey filters every member of every pool of a group, as they are now. It is the slow path before a job leaves the group: what is
+// believed about occupancy only orders the candidates, and soft reasons do not reject. If the job must not run in the pools of the group,
+// their members are only counted.
 func (p *Picker) Survey(q Query, route *fleet.Route, group Group) Survey {
 	s := p.selections.Get().(*Selection)
 	s.query = q
@@ -52,11 +52,12 @@ func (p *Picker) Survey(q Query, route *fleet.Route, group Group) Survey {
 	return survey
 }
 
-// softPart is of which part of the candidates nodes that are believed full leave to those that may have a free slot and were rejected for a soft reason,
-// as the nodes of another region are.
+// softPart is of which part of the candidates nodes that are believed full leave to those that may have a free slot and were rejected for a
+// soft reason, as the nodes of another region are.
 const softPart = 4
 
-// surveyed are the candidates of some pools: those that may have a free slot, those believed full, and the same of those rejected for a soft reason.
+// surveyed are the candidates of some pools: those that may have a free slot, those believed full, and the same of those rejected for a
+// soft reason.
 type surveyed struct{ free, full, soft, softFull []fleet.Member }
 
 // surveyPool filters every member of an index.
@@ -84,8 +85,8 @@ func (s *Selection) surveyPool(survey *Survey, index *fleet.Index, into *surveye
 	}
 }
 
-// rejectPool counts the members of an index of a pool in which the job must not run, of which there may be many: without a look at each. What
-// a tenant must not know of is counted apart.
+// rejectPool counts the members of an index of a pool in which the job must not run, of which there may be many: without a look at each.
+// What a tenant must not know of is counted apart.
 func (s *Selection) rejectPool(survey *Survey, index *fleet.Index) {
 	all := index.Len()
 	known := min(index.Serving(s.query.Tenant), all)

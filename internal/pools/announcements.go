@@ -26,8 +26,8 @@ func signal(c chan<- struct{}) {
 	}
 }
 
-// wait waits until the setting is to be read: after an interval, earlier while changes come, and at once when it is announced. It returns false
-// if the context ended.
+// wait waits until the setting is to be read: after an interval, earlier while changes come, and at once when it is announced. It returns
+// false if the context ended.
 func (a *announcements) wait(ctx context.Context, interval time.Duration) bool {
 	began := time.Now()
 	timer := time.NewTimer(run.Jitter(interval, jitter))

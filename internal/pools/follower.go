@@ -1,5 +1,5 @@
-// Package pools keeps the division of the fleet into capability pools the same on all instances. The division is a setting in the store with
-// a generation: an instance publishes the one of its configuration, and all adopt the one that is in force.
+// Package pools keeps the division of the fleet into capability pools the same on all instances. The division is a setting in the store
+// with a generation: an instance publishes the one of its configuration, and all adopt the one that is in force.
 package pools
 
 import (
@@ -79,9 +79,10 @@ func New(o Options) *Follower {
 // State returns what is in force.
 func (f *Follower) State() State { return *f.state.Load() }
 
-// Start publishes the division of the configuration and adopts the one that is in force after that. A division that was replaced before does
-// not replace the current one, and a configuration without pools is never published: the files of instances that start may be older than
-// what was reloaded on another one. If the division in force cannot be used, it fails: without it, jobs of bound tenants would run anywhere.
+// Start publishes the division of the configuration and adopts the one that is in force after that. A division that was replaced before
+// does not replace the current one, and a configuration without pools is never published: the files of instances that start may be older
+// than what was reloaded on another one. If the division in force cannot be used, it fails: without it, jobs of bound tenants would run
+// anywhere.
 func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -99,17 +100,19 @@ func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 	}
 	if err := f.adopt(setting); err != nil {
 		return fmt.Errorf("%w\nThe cluster is divided by them, so that this instance must not run without them. "+
-			"If a newer version has published them, start that version; otherwise let an instance that runs publish others: lingua config reload --publish-pools", err)
+			"If a newer version has published them, start that version; otherwise let an instance that runs publish others: lingua "+
+			"config reload --publish-pools", err)
 	}
 	if s := f.State(); s.FileDiffers {
-		f.Log.Warn("the pools of this instance's configuration are not in force: the cluster has others, which were published later; bring the file up to date, or publish its pools: lingua config reload --publish-pools",
+		f.Log.Warn("the pools of this instance's configuration are not in force: the cluster has others, which were published later; "+
+			"bring the file up to date, or publish its pools: lingua config reload --publish-pools",
 			"generation", s.Generation, "pools", len(s.Division.IDs()))
 	}
 	return nil
 }
 
-// readFirst reads the setting, and publishes the division of the configuration if it has pools. A setting that this instance cannot use is not
-// replaced.
+// readFirst reads the setting, and publishes the division of the configuration if it has pools. A setting that this instance cannot use is
+// not replaced.
 func (f *Follower) readFirst(ctx context.Context, hasPools bool) (store.Setting, error) {
 	setting, err := f.Store.LoadSetting(ctx, settingName, store.Setting{})
 	switch {
@@ -147,9 +150,9 @@ const (
 	Withheld                // it is not in force and has not changed, so that it is not published
 )
 
-// Compare returns what a reload does with the division of a configuration. One that has not changed since this instance loaded it is published
-// only on demand: keys and other parts of the configuration are reloaded, too, by people who do not think of pools. It fails if the store
-// is needed and does not answer.
+// Compare returns what a reload does with the division of a configuration. One that has not changed since this instance loaded it is
+// published only on demand: keys and other parts of the configuration are reloaded, too, by people who do not think of pools. It fails if
+// the store is needed and does not answer.
 func (f *Follower) Compare(ctx context.Context, division *core.Pools, demanded bool) (Effect, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -183,8 +186,8 @@ func (f *Follower) SetFile(division *core.Pools) {
 	f.state.Store(&next)
 }
 
-// Publish puts the division of a configuration that was loaded again in force on all instances, also if it was replaced before. If the store
-// cannot be reached it is published as soon as it can.
+// Publish puts the division of a configuration that was loaded again in force on all instances, also if it was replaced before. If the
+// store cannot be reached it is published as soon as it can.
 func (f *Follower) Publish(ctx context.Context, division *core.Pools) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -229,12 +232,13 @@ func (f *Follower) follow(ctx context.Context) {
 		return
 	}
 	if err := f.adopt(setting); err != nil {
-		f.Log.Error("the pools in the store cannot be used: those before stay in force on this instance, which may be too old", "error", err)
+		f.Log.Error("the pools in the store cannot be used: those before stay in force on this instance, which may be too old", "error",
+			err)
 	}
 }
 
-// isLost reports whether the store was emptied, or has lost the setting in a failover: it has an earlier one, or another of the same generation,
-// which somebody published who did not know ours. The caller holds the lock.
+// isLost reports whether the store was emptied, or has lost the setting in a failover: it has an earlier one, or another of the same
+// generation, which somebody published who did not know ours. The caller holds the lock.
 func (f *Follower) isLost(stored store.Setting) bool {
 	return stored.Generation < f.setting.Generation || stored.Generation == f.setting.Generation && stored.Digest != f.setting.Digest
 }
@@ -256,8 +260,8 @@ func (f *Follower) restore(ctx context.Context, stored store.Setting) (store.Set
 	return setting, err
 }
 
-// adopt divides the fleet by a setting, unless it is in force. A setting that this instance does not understand is an error and leaves the fleet
-// as it is. The caller holds the lock.
+// adopt divides the fleet by a setting, unless it is in force. A setting that this instance does not understand is an error and leaves the
+// fleet as it is. The caller holds the lock.
 func (f *Follower) adopt(setting store.Setting) error {
 	if setting.Body == nil { // it is in force
 		setting = f.setting
@@ -277,7 +281,8 @@ func (f *Follower) adopt(setting store.Setting) error {
 		began := time.Now()
 		f.Fleet.SetPools(division)
 		next.Division = division
-		f.Log.Info("the fleet is divided into pools", "generation", setting.Generation, "pools", len(division.IDs()), "nodes", f.Fleet.Len(), "took", time.Since(began))
+		f.Log.Info("the fleet is divided into pools", "generation", setting.Generation, "pools", len(division.IDs()), "nodes",
+			f.Fleet.Len(), "took", time.Since(began))
 	}
 	f.state.Store(&next)
 	return err

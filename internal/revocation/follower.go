@@ -71,8 +71,8 @@ func NewFollower(st Store, log *slog.Logger) *Follower {
 	return &Follower{store: st, log: log, soon: make(chan struct{}, 1), list: list{sessions: make(map[core.TenantID]int)}}
 }
 
-// OnChange makes fn be called after every change of the revocations; drains are none. It must be called before Run. fn may be called by several goroutines at
-// once, and must not call the follower's methods that change it.
+// OnChange makes fn be called after every change of the revocations; drains are none. It must be called before Run. fn may be called by
+// several goroutines at once, and must not call the follower's methods that change it.
 func (f *Follower) OnChange(fn func()) { f.onChange = append(f.onChange, fn) }
 
 // Ready reports whether the list was read.
@@ -153,10 +153,10 @@ func (f *Follower) CountSessions(tenant core.TenantID) int {
 	return f.list.sessions[tenant]
 }
 
-// Add adds a revocation to the store and to this instance's list, and returns when the change has taken effect here. Until, of a login, is when
-// that would have expired. A zero Before means
-// everything until now. It never weakens an entry that is in force: of two times the later one stays, and only Lift lifts. After an
-// error nothing has changed here; if the store has the entry nevertheless, it takes effect with the next read.
+// Add adds a revocation to the store and to this instance's list, and returns when the change has taken effect here. Until, of a login, is
+// when that would have expired. A zero Before means everything until now. It never weakens an entry that is in force: of two times the
+// later one stays, and only Lift lifts. After an error nothing has changed here; if the store has the entry nevertheless, it takes effect
+// with the next read.
 func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocation, error) {
 	r.Now = r.Before.IsZero() && r.Kind != store.RevokedNode
 	if old, ok := f.Find(r.RevocationTarget); ok {
@@ -314,9 +314,9 @@ func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.Revocat
 	return page, f.store.RestoreRevocations(ctx, lost)
 }
 
-// restoreDrains makes the records of nodes agree with the list after the store has lost entries of theirs: with those it has lost the change
-// of the record. A node without a record is drained when it registers. The list is read before each record is written, and again at the end: an
-// operator may drain or resume a node meanwhile.
+// restoreDrains makes the records of nodes agree with the list after the store has lost entries of theirs: with those it has lost the
+// change of the record. A node without a record is drained when it registers. The list is read before each record is written, and again at
+// the end: an operator may drain or resume a node meanwhile.
 func (f *Follower) restoreDrains(ctx context.Context) error {
 	written := make(map[string]bool)
 	for changed := len(f.unsure) > 0; changed; {

@@ -106,8 +106,8 @@ func covers(r *store.Revocation, issued, known time.Time) bool {
 // coversTime is covers for what does not say which entries were known.
 func coversTime(r *store.Revocation, issued time.Time) bool { return r != nil && r.CoversTime(issued) }
 
-// revoked reports whether a caller is revoked: a key that became valid before a revocation, or a token that was minted before it, or without
-// knowledge of it. The tokens of a revoked key are revoked, too, whenever they were minted.
+// revoked reports whether a caller is revoked: a key that became valid before a revocation, or a token that was minted before it, or
+// without knowledge of it. The tokens of a revoked key are revoked, too, whenever they were minted.
 func (l *list) revoked(p *auth.Principal) bool {
 	if !l.any() {
 		return false
@@ -125,7 +125,8 @@ func (l *list) revoked(p *auth.Principal) bool {
 func (l *list) loginEnded(p *auth.Principal) bool {
 	ofKey, ofTenant := loginsOf(store.RevokedKey, p.Key), loginsOf(store.RevokedTenant, string(p.Tenant))
 	return l.find(store.RevokedLogin, "", p.TokenID) != nil ||
-		coversTime(l.find(store.RevokedLogin, "", ofKey.Name), p.Issued) || coversTime(l.find(store.RevokedLogin, "", ofTenant.Name), p.Issued)
+		coversTime(l.find(store.RevokedLogin, "", ofKey.Name), p.Issued) ||
+		coversTime(l.find(store.RevokedLogin, "", ofTenant.Name), p.Issued)
 }
 
 // loginsOf is the target for all logins of a key or a tenant. The ids of logins have no colon.

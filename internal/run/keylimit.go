@@ -2,8 +2,8 @@ package run
 
 import "time"
 
-// KeyLimit allows a number of uses of each key in a window. The first use of a key opens its window. It is not safe for concurrent use. Keys
-// that are not used any more are forgotten after two windows.
+// KeyLimit allows a number of uses of each key in a window. The first use of a key opens its window. It is not safe for concurrent use.
+// Keys that are not used any more are forgotten after two windows.
 type KeyLimit[K comparable] struct {
 	limit   int
 	window  time.Duration

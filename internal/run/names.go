@@ -1,7 +1,7 @@
 package run
 
-// LockName is the name of a lock: a type without fields whose method returns the value of the label lock in metrics. The names are declared here,
-// and docs/locks.md lists them, so that the label is bounded.
+// LockName is the name of a lock: a type without fields whose method returns the value of the label lock in metrics. The names are declared
+// here, and docs/locks.md lists them, so that the label is bounded.
 type LockName interface{ LockName() string }
 
 // LockNames returns the names of all locks.
@@ -16,14 +16,17 @@ func LockNames() []string {
 var all = []LockName{
 	MemstoreNode{}, MemstoreNodes{}, MemstoreJobs{}, MemstoreWatchers{}, MemstoreWatcher{},
 	MemstoreSessions{}, MemstoreBoard{}, MemstoreInstances{}, MemstoreLogs{}, MemstoreRevocations{},
-	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, MemstoreTenants{}, FleetDividing{}, FleetBuilding{}, FleetWriters{}, FleetSilent{},
+	MemstoreStats{}, MemstoreLastNodes{}, MemstoreSettings{}, MemstoreWaiting{}, MemstoreTenants{}, FleetDividing{}, FleetBuilding{},
+	FleetWriters{}, FleetSilent{},
 	GuardCatalog{}, GuardReactions{}, GuardRates{}, GuardCounter{}, GuardObservations{}, DispatchDeadline{},
-	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchOutstanding{}, DispatchSends{}, DispatchTender{}, DispatchSnapshot{}, DispatchShares{}, DispatchProber{},
+	DispatchJob{}, DispatchCount{}, DispatchShard{}, DispatchWaiting{}, DispatchOpen{}, DispatchOffers{}, DispatchOutstanding{},
+	DispatchSends{}, DispatchTender{}, DispatchSnapshot{}, DispatchShares{}, DispatchProber{},
 	DispatchBatch{}, DispatchCalls{}, DispatchTasks{}, DispatchTenants{}, DispatchHeld{}, RedisPermits{}, RedisAbandoned{},
 	RedisHealth{}, RedisReleases{}, RedisClosing{}, RedisLastSeen{}, RedisRecentJobs{}, RedisMembers{},
 	Session{}, SessionDirectory{}, AudioBuffer{}, SessionSpeech{}, SocketHub{},
 	SocketConn{}, NodeConnNode{}, NodeConns{}, NodeConn{}, BusRecent{},
-	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{}, ServerStreams{}, ServerReads{}, ServerRefused{},
+	BusCounters{}, BusTakeovers{}, NodesRegistering{}, ServerAddresses{}, ServerTokenExpiry{}, ServerLogins{}, ServerLive{},
+	ServerStreams{}, ServerReads{}, ServerRefused{},
 	ConvertLanguages{}, TenantsRefusals{}, JobringJobs{}, JobringDecisions{}, GuardSeries{},
 }
 

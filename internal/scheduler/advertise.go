@@ -14,7 +14,8 @@ func (s *Scheduler) advertise(ctx context.Context, listening net.Addr) {
 		address := s.reachableAddress(ctx, listening)
 		url = s.credentials.scheme() + "://" + address
 		if listensOnAll(listening) && isLocalOnly(address) {
-			s.log.Warn("this instance listens for other machines, and found no address at which they reach it; set server.advertise_url: nodes fetch audio there, and other instances ask for jobs",
+			s.log.Warn("this instance listens for other machines, and found no address at which they reach it; set "+
+				"server.advertise_url: nodes fetch audio there, and other instances ask for jobs",
 				"advertise_url", url)
 		}
 	}

@@ -38,7 +38,8 @@ func loadCredentials(cfg *config.Config, log *slog.Logger) (c *credentials, err 
 	}
 	c.reloader = config.NewReloader(*cfg, log)
 	c.reloader.Register(config.Section{
-		Keys:    []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys", "auth.signers", "auth.anonymous_role", "auth.anonymous_from", "auth.anonymous_hosts"},
+		Keys: []string{"auth.operator_keys", "auth.node_tokens", "auth.session_secret", "auth.cluster_secret", "auth.keys",
+			"auth.signers", "auth.anonymous_role", "auth.anonymous_from", "auth.anonymous_hosts"},
 		Prepare: c.prepareKeys,
 	})
 	c.reloader.Register(config.Section{Keys: []string{"dashboard.links"}, Prepare: c.prepareLinks})
@@ -53,7 +54,8 @@ func (c *credentials) authenticate(revocations auth.Revocations) {
 
 // errKeysAppear says that a reload cannot begin or end the use of keys: whether there are any decides about other things too, such as
 // which hosts the server answers to and whether nodes need a secret.
-var errKeysAppear = errors.New("auth: a scheduler without keys gets its first ones, and one with keys loses its last ones, only by a restart")
+var errKeysAppear = errors.New("auth: a scheduler without keys gets its first ones, and one with keys loses its last ones, only by a " +
+	"restart")
 
 // prepareKeys is the section of a reload that replaces the keys and signers.
 func (c *credentials) prepareKeys(next *config.Config, _ config.ReloadRequest) (config.SectionChange, error) {

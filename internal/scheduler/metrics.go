@@ -18,7 +18,8 @@ func (s *Scheduler) registerMetrics() {
 		func() float64 { return float64(s.nodeConns.Len()) })
 	s.Metrics.RegisterGauge("lingua_socket_connections", "WebSocket connections of nodes and sessions.",
 		func() float64 { return float64(s.hub.Len()) })
-	s.Metrics.RegisterGauge("lingua_presence_age_seconds", "Since this instance last renewed its presence; it grants nothing after two thirds of heartbeat_ttl_seconds.",
+	s.Metrics.RegisterGauge("lingua_presence_age_seconds",
+		"Since this instance last renewed its presence; it grants nothing after two thirds of heartbeat_ttl_seconds.",
 		func() float64 { return s.Bus.PresenceAge().Seconds() })
 	s.Metrics.RegisterGauge("lingua_audio_held_bytes", "Audio that is held until its jobs have ended.",
 		func() float64 { return float64(s.Audio.Held()) })
@@ -28,11 +29,13 @@ func (s *Scheduler) registerMetrics() {
 		s.registerCatalogMetrics()
 	}
 	s.Metrics.Registry.MustRegister(telemetry.NewCoverage(s.stats.reader.Coverage))
-	s.Metrics.RegisterGauge("lingua_stats_age_seconds", "Since the statistics that this instance serves were computed, or since it started if it has none.",
+	s.Metrics.RegisterGauge("lingua_stats_age_seconds",
+		"Since the statistics that this instance serves were computed, or since it started if it has none.",
 		func() float64 { return s.stats.reader.Age().Seconds() })
 	s.Metrics.RegisterCounter("lingua_observations_dropped_total", "Attempts and jobs that ended too fast to be counted in the statistics.",
 		func() float64 { return float64(s.stats.counter.Dropped()) })
-	s.Metrics.RegisterGauge("lingua_node_series_missing", "Nodes without a series of the last hour on this instance, because there are too many.",
+	s.Metrics.RegisterGauge("lingua_node_series_missing",
+		"Nodes without a series of the last hour on this instance, because there are too many.",
 		func() float64 { return float64(s.stats.series.Missing()) })
 	s.Metrics.Registry.MustRegister(telemetry.NewWaitingGauges(s.Jobs.CountWaiting))
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
@@ -45,7 +48,8 @@ func (s *Scheduler) registerCatalogMetrics() {
 		func() float64 { return float64(s.guards.catalog.State().Services) })
 	s.Metrics.RegisterGauge("lingua_catalog_failures", "Refreshes of the catalog that failed in a row.",
 		func() float64 { return float64(s.guards.catalog.State().FailCount) })
-	s.Metrics.RegisterGauge("lingua_catalog_age_seconds", "Since the ModelHub last confirmed the catalog, or since this instance started if it never has.",
+	s.Metrics.RegisterGauge("lingua_catalog_age_seconds",
+		"Since the ModelHub last confirmed the catalog, or since this instance started if it never has.",
 		func() float64 {
 			confirmed := s.guards.catalog.State().LastSuccessAt
 			if confirmed.IsZero() {

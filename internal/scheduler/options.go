@@ -74,7 +74,8 @@ func catalogOptions(c *config.Scheduler) health.CatalogOptions {
 func unavailableOptions(c *config.Scheduler) health.UnavailableOptions {
 	m := &c.ModelNotAvailable
 	return health.UnavailableOptions{
-		MarkFor: m.MarkTTLSeconds.Duration(), Debounce: m.DebounceSeconds.Duration(), Limit: m.RateLimit(), Window: m.RateWindowSeconds.Duration(),
+		MarkFor: m.MarkTTLSeconds.Duration(), Debounce: m.DebounceSeconds.Duration(), Limit: m.RateLimit(),
+		Window: m.RateWindowSeconds.Duration(),
 	}
 }
 
@@ -89,10 +90,13 @@ func sessionConfig(c *config.Scheduler, instance core.InstanceID) session.Config
 	const bytesPerMS = 2 * 48 * 2 // the maximum of PCM: 16 bits, 48 kHz, 2 channels
 	return session.Config{
 		Instance: instance,
-		Pause:    c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(), Silence: c.Segmentation.SilenceLevel,
-		Ahead: c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
-		Wait: c.Sessions.WaitMS.Duration(), JoinWait: c.Sessions.JoinWaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(), MaxUnanswered: c.Sessions.OpenUtterances, UtteranceRate: c.Sessions.UtteranceRate,
-		MaxUtteranceBytes: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, OutboxBytes: int64(c.Sessions.OutboxKB) << 10, Spread: c.TaskBinding.SpreadEnabled,
+		Pause:    c.Segmentation.PauseMS.Duration(), MaxUtterance: c.Segmentation.MaxUtteranceMS.Duration(),
+		Silence: c.Segmentation.SilenceLevel,
+		Ahead:   c.Sessions.AheadMS.Duration(), Resume: c.Sessions.ResumeSeconds.Duration(), Idle: c.Sessions.IdleSeconds.Duration(),
+		Wait: c.Sessions.WaitMS.Duration(), JoinWait: c.Sessions.JoinWaitMS.Duration(), Job: c.Dispatch.JobTimeoutMS.Duration(),
+		MaxUnanswered: c.Sessions.OpenUtterances, UtteranceRate: c.Sessions.UtteranceRate,
+		MaxUtteranceBytes: int(c.Segmentation.MaxUtteranceMS) * bytesPerMS, OutboxBytes: int64(c.Sessions.OutboxKB) << 10,
+		Spread:       c.TaskBinding.SpreadEnabled,
 		FirstMessage: firstMessageTimeout, Ping: pingInterval, SlowAfter: c.Observability.PathWarnMS.Duration(),
 	}
 }

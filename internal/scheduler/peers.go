@@ -28,8 +28,10 @@ func (s *Scheduler) newIncarnation() core.InstanceID {
 // describe returns what this instance announces to the others.
 func (s *Scheduler) describe() bus.About {
 	return bus.About{
-		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(), Draining: s.Server.Stopping(),
-		Nodes: s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(), Takeovers: int(s.Metrics.Values("lingua_takeovers_total", "kind")[telemetry.TakeoverInstance]),
+		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(),
+		Draining: s.Server.Stopping(),
+		Nodes:    s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
+		Takeovers:  int(s.Metrics.Values("lingua_takeovers_total", "kind")[telemetry.TakeoverInstance]),
 		KeysDigest: s.credentials.auth.Keyring().Digest(),
 	}
 }
@@ -88,7 +90,8 @@ func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
 
 // takeOverNodes moves the jobs of nodes that were connected to a dead instance and have not reconnected.
 func (s *Scheduler) takeOverNodes(ctx context.Context, dead core.InstanceID) {
-	if peers, err := s.Bus.Peers(ctx); err != nil || slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.ID == dead && p.Present }) {
+	if peers, err := s.Bus.Peers(ctx); err != nil ||
+		slices.ContainsFunc(peers, func(p bus.Peer) bool { return p.ID == dead && p.Present }) {
 		return // the instance is back and handles its nodes itself; or their silence will show
 	}
 	var left []*core.Node

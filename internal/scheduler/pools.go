@@ -34,7 +34,8 @@ func (s *Scheduler) preparePools(next *config.Config, r config.ReloadRequest) (c
 	division := next.Scheduler.Phase3.Division()
 	effect, err := s.pools.Compare(ctx, division, r.PublishPools)
 	if err != nil {
-		return config.SectionChange{}, &config.UnavailableError{Err: fmt.Errorf("scheduler.phase3: the pools cannot be published, so nothing is reloaded: %w", err)}
+		return config.SectionChange{},
+			&config.UnavailableError{Err: fmt.Errorf("scheduler.phase3: the pools cannot be published, so nothing is reloaded: %w", err)}
 	}
 	switch effect {
 	case pools.Published:
@@ -48,7 +49,8 @@ func (s *Scheduler) preparePools(next *config.Config, r config.ReloadRequest) (c
 		}, nil
 	case pools.Withheld:
 		return config.SectionChange{Warnings: []string{
-			"scheduler.phase3: other pools are in force than those of this file, which have not changed since it was loaded and are not published. Bring the file up to date, or publish its pools: lingua config reload --publish-pools",
+			"scheduler.phase3: other pools are in force than those of this file, which have not changed since it was loaded and are not " +
+				"published. Bring the file up to date, or publish its pools: lingua config reload --publish-pools",
 		}}, nil
 	default:
 		return config.SectionChange{Apply: func() { s.pools.SetFile(division) }}, nil

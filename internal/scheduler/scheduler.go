@@ -97,7 +97,8 @@ type recorders struct {
 // newRecorders makes what writes the logs and the traces.
 func (s *Scheduler) newRecorders(instance core.InstanceID) (err error) {
 	s.events = journal.NewEvents(instance, s.Metrics.EventsDropped, s.log)
-	s.audit, err = journal.NewAudit(journal.AuditOptions{Instance: instance, Output: s.cfg.Audit.Output, Dropped: s.Metrics.AuditDropped, Log: s.log})
+	s.audit, err = journal.NewAudit(journal.AuditOptions{Instance: instance, Output: s.cfg.Audit.Output, Dropped: s.Metrics.AuditDropped,
+		Log: s.log})
 	if err == nil {
 		s.tracer, err = s.newTracer(&s.cfg.Scheduler.Tracing, instance)
 	}
@@ -112,7 +113,8 @@ type process struct {
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
 // HTTP nodes by their callback URLs.
-func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler, error) {
+func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, log *slog.Logger, transport dispatch.Transport) (*Scheduler,
+	error) {
 	prefixes, err := cfg.Callback.Prefixes()
 	if err != nil {
 		return nil, err
@@ -150,7 +152,8 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	sessionCfg.Revocations, sessionCfg.Tracer, sessionCfg.Tenants = s.revocations, s.tracer, s.tenants
 	directory := session.NewDirectory(sessionCfg, s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
 	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
-		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(), Tracer: s.tracer,
+		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
+		Tracer: s.tracer,
 	})
 	if s.guards, err = s.newGuards(c); err != nil {
 		return nil, errors.Join(err, s.Store.Close())
@@ -159,7 +162,8 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.Jobs = s.newDispatcher(instance, picker, directory)
 	emptied.jobs.Store(s.Jobs)
 	nodesCfg := nodesConfig(c, instance)
-	nodesCfg.Events, nodesCfg.Unavailable, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, s.guards.unavailable, cfg.Auth.NodeSecretRequired(), s.revocations
+	nodesCfg.Events, nodesCfg.Unavailable, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, s.guards.unavailable,
+		cfg.Auth.NodeSecretRequired(), s.revocations
 	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
 	s.follower = s.newFollower()
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
@@ -175,12 +179,18 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
 	s.Server = server.New(server.Options{
 		Auth: s.credentials.auth, Access: server.Access{
-			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: cfg.Auth.LoginSeconds.Duration(), Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations.Follower,
-			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader, NodesHaveTenants: func() bool { return s.Fleet.Divided().HasTenants() },
+			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: cfg.Auth.LoginSeconds.Duration(),
+			Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations.Follower,
+			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader,
+			NodesHaveTenants: func() bool { return s.Fleet.Divided().HasTenants() },
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions,
-		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store, Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series, NodeTable: stats.NewNodeTable(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()), Pools: pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: s.Store}, QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
+		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store,
+		Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series,
+			NodeTable: stats.NewNodeTable(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()),
+			Pools:     pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: s.Store},
+		QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
 		StoreHealth: &s.storeHealth, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
 		Limits: serverLimits(&cfg, s.credentials.auth.Keyring().Empty()),
@@ -209,10 +219,12 @@ func (s *Scheduler) warnOfUnsetKeys() {
 		return
 	}
 	if s.sharesStore() && len(s.cfg.Auth.ClusterSecrets) == 0 {
-		s.log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are partial; set the same secret on all instances")
+		s.log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are " +
+			"partial; set the same secret on all instances")
 	}
 	if s.cfg.Auth.RequireNodeSecret == nil {
-		s.log.Warn("auth.require_node_secret is not set: with keys it is true, and HTTP nodes must send the node_token of their registration; false accepts reports without it")
+		s.log.Warn("auth.require_node_secret is not set: with keys it is true, and HTTP nodes must send the node_token of their " +
+			"registration; false accepts reports without it")
 	}
 }
 
@@ -278,7 +290,8 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
 	loopsEnded.Go(func() { served <- s.serve(srv, l) })
-	s.log.Info("listening", append([]any{"address", l.Addr().String(), "tls", s.credentials.certificate != nil, "instance", s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
+	s.log.Info("listening", append([]any{"address", l.Addr().String(), "tls", s.credentials.certificate != nil, "instance",
+		s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
 
 	var failure error
 	select {
@@ -309,7 +322,8 @@ func (s *Scheduler) stop(ctx context.Context, srv *http.Server) {
 	// Before the connections are asked to go away. Utterances of sessions that are still connected are dispatched as usual.
 	s.Jobs.Leave()
 	s.events.Record(store.Event{Kind: store.EventInstanceStopping})
-	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes", s.nodeConns.Len())
+	s.log.Info("stopping: no new jobs are granted", "in_flight", s.Jobs.InFlight(), "sessions", s.Sessions.Len(), "nodes",
+		s.nodeConns.Len())
 	const reason = "this instance is stopping"
 	goAway := min(s.cfg.Server.ShutdownSeconds.Duration()/2, maxGoAway)
 	var leaving sync.WaitGroup

@@ -37,10 +37,12 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 	if s.sharesStore() {
 		kind = "redis"
 	}
-	st := &statistics{counter: stats.NewCounter(instance, s.Store, interval, s.log), series: stats.NewNodeSeries(s.Fleet), rate: s.Metrics.DispatchRate}
+	st := &statistics{counter: stats.NewCounter(instance, s.Store, interval, s.log), series: stats.NewNodeSeries(s.Fleet),
+		rate: s.Metrics.DispatchRate}
 	st.generator = &stats.Generator{
-		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Presences, DeadLetters: s.Bus.DeadLetterCount,
-		Interval: interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log, Events: s.events,
+		Instance: instance, Stats: s.Store, Fleet: s.Fleet, Catalog: s.guards.catalog, Peers: s.Bus.Presences,
+		DeadLetters: s.Bus.DeadLetterCount,
+		Interval:    interval, TTL: c.Stats.TTLSeconds.Duration(), Log: s.log, Events: s.events,
 	}
 	st.reader = stats.NewReader(s.Store, st.generator, kind, s.storeHealth.Reachable, s.log)
 	ejector := &health.Ejector{Store: s.Store, Fleet: s.Fleet, Events: s.events, Counted: s.Metrics.Admissions, Log: s.log}

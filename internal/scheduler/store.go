@@ -20,7 +20,8 @@ import (
 // openStore opens the configured store. It also returns log attributes that say where the store is, without secrets: all
 // instances of one fleet must have the same.
 func openStore(
-	ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *journal.Events, onEmptied func(), health *storeHealth, log *slog.Logger,
+	ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *journal.Events, onEmptied func(), health *storeHealth,
+	log *slog.Logger,
 ) (store.Store, []any, error) {
 	c := &cfg.Scheduler
 	timing := store.Timing{
@@ -51,7 +52,8 @@ func openStore(
 			} else {
 				m.StoreUp.Set(0)
 				recorder.Record(store.Event{Kind: store.EventStoreDown})
-				log.Error("the shared store does not answer, or takes no writes: dispatches are refused until it does; /readyz says what is wrong")
+				log.Error("the shared store does not answer, or takes no writes: dispatches are refused until it does; /readyz says " +
+					"what is wrong")
 			}
 		},
 	})

@@ -124,9 +124,9 @@ func (a *accessControl) identify(req *http.Request, r *route) (*auth.Principal, 
 	return a.identifyDirect(req, r)
 }
 
-// identifyDirect returns the caller by its own credential: a key or a token, or the cookie of a login. Without one it may have a role by the
-// configuration; a cookie that is not valid any more counts as none then. A WebSocket takes no cookie and needs a credential, because a browser
-// lets pages of other sites open one.
+// identifyDirect returns the caller by its own credential: a key or a token, or the cookie of a login. Without one it may have a role by
+// the configuration; a cookie that is not valid any more counts as none then. A WebSocket takes no cookie and needs a credential, because a
+// browser lets pages of other sites open one.
 func (a *accessControl) identifyDirect(req *http.Request, r *route) (p *auth.Principal, reason auth.Reason) {
 	token := socket.Token(req)
 	if token != "" || r.upgrade {
@@ -151,8 +151,8 @@ func (a *accessControl) identifyDirect(req *http.Request, r *route) (p *auth.Pri
 	return p, denied
 }
 
-// stillAdmits reports whether a stream may go on: the credential of its request is valid, and has the role and the tenant that it had when the
-// stream began, which decide what the stream shows.
+// stillAdmits reports whether a stream may go on: the credential of its request is valid, and has the role and the tenant that it had when
+// the stream began, which decide what the stream shows.
 func (a *accessControl) stillAdmits(req *http.Request) bool {
 	began := principalOf(req.Context())
 	now, denied := a.identifyDirect(req, &route{})
@@ -167,7 +167,8 @@ func errUnauthorized(reason auth.Reason) *wire.Error {
 	case deniedCrossOrigin:
 		return wire.Errorf(wire.Unauthorized, "a page of another site needs a credential")
 	case auth.Missing:
-		return wire.Errorf(wire.Unauthorized, "this needs a credential: send Authorization: Bearer <key> (lingua: --token, or LINGUA_TOKEN)")
+		return wire.Errorf(wire.Unauthorized,
+			"this needs a credential: send Authorization: Bearer <key> (lingua: --token, or LINGUA_TOKEN)")
 	}
 	return wire.Errorf(wire.Unauthorized, "the credential is not valid here, or not any more: use another, or mint a new session token")
 }
@@ -184,7 +185,8 @@ func errForbidden(r *rule, p *auth.Principal, reason auth.Reason) *wire.Error {
 	for i, role := range r.roles {
 		roles[i] = string(role)
 	}
-	return wire.Errorf(wire.Forbidden, "this is for the role %s, and this credential has the role %s: use another key", strings.Join(roles, " or "), p.Role)
+	return wire.Errorf(wire.Forbidden, "this is for the role %s, and this credential has the role %s: use another key",
+		strings.Join(roles, " or "), p.Role)
 }
 
 // writeDenied answers a request whose credential does not allow it.

@@ -9,8 +9,9 @@ import (
 )
 
 // identifyAnonymous returns the caller of a request without a credential, if the configuration gives it a role. The address is that of the
-// connection, and whatever X-Forwarded-For says is not considered. Because a browser within the network of the proxy needs nothing else to have
-// the role, the request must not come from a page of another origin, whatever its method, and not be for a name that is not configured.
+// connection, and whatever X-Forwarded-For says is not considered. Because a browser within the network of the proxy needs nothing else to
+// have the role, the request must not come from a page of another origin, whatever its method, and not be for a name that is not
+// configured.
 func (a *accessControl) identifyAnonymous(req *http.Request) (*auth.Principal, auth.Reason) {
 	p, reason := a.auth.AuthenticateAnonymous(req.RemoteAddr)
 	switch {

@@ -180,13 +180,15 @@ func handshake(token string) bindingDoc {
 		Properties: map[string]*huma.Schema{
 			"Sec-WebSocket-Protocol": {
 				Type: huma.TypeString, Pattern: `(^|,)\s*` + strings.ReplaceAll(wire.Subprotocol, ".", `\.`) + `\s*(,|$)`,
-				Description: "The subprotocol, " + wire.Subprotocol + ", or none at all. A client that cannot set Authorization, such as a browser, offers its token as a second one: " +
+				Description: "The subprotocol, " + wire.Subprotocol +
+					", or none at all. A client that cannot set Authorization, such as a browser, offers its token as a second one: " +
 					wire.TokenSubprotocol + " and the token.",
 				Examples: []any{wire.Subprotocol, wire.Subprotocol + ", " + wire.TokenSubprotocol + "eyJhbGciOi"},
 			},
 			"Authorization": {
 				Type: huma.TypeString, Pattern: `^Bearer \S+$`,
-				Description: "Bearer and the token " + token + ". A scheduler without keys requires none. A token is never part of the URL.",
+				Description: "Bearer and the token " + token +
+					". A scheduler without keys requires none. A token is never part of the URL.",
 			},
 		},
 	}}
@@ -226,11 +228,13 @@ func binaryMessage(registry huma.Registry, b *binaryFrame) *messageDoc {
 		Payload: &huma.Schema{Type: huma.TypeString, Format: "binary"},
 	}
 	if b.kind == "" {
-		m.Description = "A binary frame of audio in the format of `session_start`, preceded by its number if that requested numbered framing. It is numbered together with `audio_chunk`, from 1."
+		m.Description = "A binary frame of audio in the format of `session_start`, preceded by its number if that requested numbered " +
+			"framing. It is numbered together with `audio_chunk`, from 1."
 		m.Payload.Description = "The audio."
 		return m
 	}
-	m.Description = fmt.Sprintf("A binary frame: the header's length in four bytes, big-endian; the header, a JSON object; and up to %d bytes of audio. "+
+	m.Description = fmt.Sprintf("A binary frame: the header's length in four bytes, big-endian; the header, a JSON object; and up to %d "+
+		"bytes of audio. "+
 		"Chunks count from 0; the last one is marked, and may be empty.", wire.MaxChunk)
 	m.Headers = &huma.Schema{Type: huma.TypeObject, AllOf: []*huma.Schema{
 		registry.Schema(reflect.TypeFor[wire.BinaryHeader](), true, ""),
@@ -258,6 +262,7 @@ func convertSchema(s *huma.Schema) {
 // socketsDescription is the description of what both WebSockets have in common.
 func socketsDescription() string {
 	var b strings.Builder
+	//nolint:lll // the text keeps its lines
 	fmt.Fprintf(&b, `The WebSockets of the scheduler: one for nodes, which receive jobs, and one for sessions, which send audio and receive results.
 docs/sockets.md describes what both have in common, docs/node-protocol.md and docs/session-protocol.md the rest, with transcripts;
 docs/codes.md lists every code.

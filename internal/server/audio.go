@@ -24,18 +24,22 @@ type audioHandlers struct {
 }
 
 func (h *audioHandlers) routes() []route {
-	params := []param{idParam("The job's id."), {name: "token", description: "The token of the URL that came with the job.", kind: "string"}}
+	params := []param{idParam("The job's id."),
+		{name: "token", description: "The token of the URL that came with the job.", kind: "string"}}
 	return []route{
 		{
 			method: "GET", path: "/v1/audio/{id}", rule: everyone, tag: "sockets", summary: "Fetch the audio of a session's job",
-			description: "For nodes that are not connected to this instance; the URL, with its token, comes with the job and is valid for one attempt. " +
+			description: "For nodes that are not connected to this instance; the URL, with its token, comes with the job and is valid " +
+				"for one attempt. " +
 				"Content-Type and X-Lingua-Audio are its format: audio/pcm, audio/wav, or audio/ogg with packets of Opus.",
 			handler: h.serveClip, media: "audio/*", params: params,
 			codes: []wire.Code{wire.Unauthorized, wire.NotFound},
 		},
 		{
-			method: "PUT", path: "/v1/audio/{id}/tts", rule: everyone, tag: "sockets", summary: "Upload the spoken result of a session's job",
-			description: "Must precede the result itself. The URL comes with the job. X-Lingua-Audio names the format (\"pcm_s16le; rate=24000; channels=1\"), " +
+			method: "PUT", path: "/v1/audio/{id}/tts", rule: everyone, tag: "sockets",
+			summary: "Upload the spoken result of a session's job",
+			description: "Must precede the result itself. The URL comes with the job. X-Lingua-Audio names the format (\"pcm_s16le; " +
+				"rate=24000; channels=1\"), " +
 				"or Content-Type does (audio/pcm, audio/wav, audio/ogg with Opus); without either it is pcm_s16le, 16000, 1.",
 			handler: h.receiveSpeech, out: reflect.TypeFor[wire.OKResponse](), params: params,
 			codes: []wire.Code{wire.Unauthorized, wire.NotFound, wire.PayloadTooLarge, wire.UnsupportedMediaType},
@@ -105,7 +109,8 @@ func (h *audioHandlers) receiveSpeech(w http.ResponseWriter, r *http.Request) {
 			Audio: &format,
 		}
 		if !h.sessions.DeliverSpeech(&header, chunk) {
-			h.writeError(w, wire.Errorf(wire.NotFound, "no session waits here any more for the speech of job %s: send the result without it", g.Job))
+			h.writeError(w, wire.Errorf(wire.NotFound,
+				"no session waits here any more for the speech of job %s: send the result without it", g.Job))
 			return
 		}
 	}

@@ -20,8 +20,10 @@ type auditHandlers struct {
 func (h *auditHandlers) routes() []route {
 	return []route{{
 		method: "GET", path: "/v1/audit", rule: readers, tag: "operation", summary: "Read the audit log of all instances, the oldest first",
-		description: "Changes of state by people and keys, and denials; about 10,000 entries are kept. Without after, the newest entries are returned. A key of a tenant sees the entries of its tenant. An entry that could not be written at once may appear twice.",
-		handler:     handle(h.responder, h.list), out: reflect.TypeFor[wire.AuditList](),
+		description: "Changes of state by people and keys, and denials; about 10,000 entries are kept. Without after, the newest " +
+			"entries are returned. A key of a tenant sees the entries of its tenant. An entry that could not be written at once may " +
+			"appear twice.",
+		handler: handle(h.responder, h.list), out: reflect.TypeFor[wire.AuditList](),
 		params: []param{
 			{name: "after", description: "Only entries after this position: next of the answer before.", kind: "string"},
 			{name: "key", description: "Only entries about this key, by its name.", kind: "string"},
@@ -107,12 +109,13 @@ func (h *auditHandlers) list(r *http.Request) (any, error) {
 	return list, nil
 }
 
-// viewAuditEntry is an entry as the API shows it. From where operators work does not concern a tenant, and neither does how much of others was
-// left out: behind a load balancer all have one address.
+// viewAuditEntry is an entry as the API shows it. From where operators work does not concern a tenant, and neither does how much of others
+// was left out: behind a load balancer all have one address.
 func viewAuditEntry(e *store.AuditEntry, toTenant bool) wire.AuditEntry {
 	v := wire.AuditEntry{
 		ID: e.ID, AtMS: e.At.UnixMilli(), Key: e.Key, Role: e.Role, TenantID: string(e.Tenant), Action: e.Action, Object: e.Object,
-		Outcome: string(e.Outcome), Reason: e.Reason, RequestID: e.Request, Address: e.Address, Instance: string(e.Instance), Suppressed: e.Suppressed,
+		Outcome: string(e.Outcome), Reason: e.Reason, RequestID: e.Request, Address: e.Address, Instance: string(e.Instance),
+		Suppressed: e.Suppressed,
 	}
 	if toTenant {
 		v.Suppressed = 0

@@ -22,8 +22,8 @@ const (
 	bulkRetry = time.Second
 )
 
-// bulkHandlers change all objects that match a filter. Nobody changes more than was confirmed: a request has the number of a dry run before, and
-// is refused if the number that matches differs by more than a tenth.
+// bulkHandlers change all objects that match a filter. Nobody changes more than was confirmed: a request has the number of a dry run
+// before, and is refused if the number that matches differs by more than a tenth.
 type bulkHandlers struct {
 	responder
 	jobs  *jobHandlers
@@ -39,19 +39,28 @@ func (h *bulkHandlers) routes() []route {
 	codes := []wire.Code{wire.MatchesChanged, wire.RateLimited, wire.SchedulerDependencyDown}
 	return []route{
 		{
-			method: "POST", path: "/v1/jobs/cancel", rule: operators, action: "job.cancel_many", tag: "jobs", summary: "Cancel all open jobs that match",
-			description: "Count with dry_run first, and confirm the number: if the number that matches by then differs by more than a tenth, the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because filter.until excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how many are left.",
-			handler:     handleBody(h.responder, h.cancelJobs), in: reflect.TypeFor[wire.JobsCancelRequest](), out: reflect.TypeFor[wire.JobsCancelResponse](), codes: codes,
+			method: "POST", path: "/v1/jobs/cancel", rule: operators, action: "job.cancel_many", tag: "jobs",
+			summary: "Cancel all open jobs that match",
+			description: "Count with dry_run first, and confirm the number: if the number that matches by then differs by more than a " +
+				"tenth, the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because " +
+				"filter.until excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how " +
+				"many are left.",
+			handler: handleBody(h.responder, h.cancelJobs), in: reflect.TypeFor[wire.JobsCancelRequest](),
+			out: reflect.TypeFor[wire.JobsCancelResponse](), codes: codes,
 		},
 		{
-			method: "POST", path: "/v1/nodes/drain", rule: operators, action: "node.drain_many", tag: "nodes", summary: "Drain all nodes that match",
+			method: "POST", path: "/v1/nodes/drain", rule: operators, action: "node.drain_many", tag: "nodes",
+			summary:     "Drain all nodes that match",
 			description: "As POST /v1/jobs/cancel: count with dry_run first, and confirm the number.",
-			handler:     handleBody(h.responder, h.drainNodes(true)), in: reflect.TypeFor[wire.NodesDrainRequest](), out: reflect.TypeFor[wire.NodesDrainResponse](), codes: codes,
+			handler:     handleBody(h.responder, h.drainNodes(true)), in: reflect.TypeFor[wire.NodesDrainRequest](),
+			out: reflect.TypeFor[wire.NodesDrainResponse](), codes: codes,
 		},
 		{
-			method: "POST", path: "/v1/nodes/resume", rule: operators, action: "node.resume_many", tag: "nodes", summary: "End the drain of all nodes that match",
+			method: "POST", path: "/v1/nodes/resume", rule: operators, action: "node.resume_many", tag: "nodes",
+			summary:     "End the drain of all nodes that match",
 			description: "As POST /v1/jobs/cancel: count with dry_run first, and confirm the number.",
-			handler:     handleBody(h.responder, h.drainNodes(false)), in: reflect.TypeFor[wire.NodesDrainRequest](), out: reflect.TypeFor[wire.NodesDrainResponse](), codes: codes,
+			handler:     handleBody(h.responder, h.drainNodes(false)), in: reflect.TypeFor[wire.NodesDrainRequest](),
+			out: reflect.TypeFor[wire.NodesDrainResponse](), codes: codes,
 		},
 	}
 }
@@ -61,7 +70,8 @@ func (h *bulkHandlers) begin(ctx context.Context) (end func(), e *wire.Error) {
 	if h.busy.CompareAndSwap(false, true) {
 		return func() { h.busy.Store(false) }, nil
 	}
-	e = wire.Errorf(wire.RateLimited, "this instance is changing many jobs or nodes for another request: wait until that has ended, and count again").RetryIn(bulkRetry)
+	e = wire.Errorf(wire.RateLimited,
+		"this instance is changing many jobs or nodes for another request: wait until that has ended, and count again").RetryIn(bulkRetry)
 	callOf(ctx).fail(e, limitBulk)
 	return nil, e
 }
@@ -92,7 +102,8 @@ func (b *bulkLimits) check() *wire.Error {
 func (b *bulkLimits) admit(matches int, what string) (int, *wire.Error) {
 	expect := *b.expect
 	if tolerance := expect / 10; matches < expect-tolerance || matches > expect+tolerance {
-		return 0, wire.FieldErrorf(wire.MatchesChanged, "expect", "%d %s match now, and %d were expected: nothing was changed; count again with dry_run", matches, what, expect)
+		return 0, wire.FieldErrorf(wire.MatchesChanged, "expect",
+			"%d %s match now, and %d were expected: nothing was changed; count again with dry_run", matches, what, expect)
 	}
 	allowed := min(matches, expect)
 	if b.limit > 0 {

@@ -45,7 +45,8 @@ func (h *bulkHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelReques
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.JobsCancelResponse{DryRun: in.DryRun, Matches: len(jobs), Truncated: len(jobs) > maxBulk, UntilMS: untilOf(jobs, p.Until), Remaining: len(jobs)}
+	out := &wire.JobsCancelResponse{DryRun: in.DryRun, Matches: len(jobs), Truncated: len(jobs) > maxBulk, UntilMS: untilOf(jobs, p.Until),
+		Remaining: len(jobs)}
 	if in.DryRun {
 		return out, nil
 	}
@@ -67,7 +68,8 @@ func (h *bulkHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelReques
 		}
 		return err
 	})
-	out.Cancelled, out.AlreadyEnded, out.Failed, out.Remaining = int(cancelled.Load()), int(ended.Load()), int(failed.Load()), len(jobs)-tried
+	out.Cancelled, out.AlreadyEnded, out.Failed, out.Remaining = int(cancelled.Load()), int(ended.Load()), int(failed.Load()),
+		len(jobs)-tried
 	auditBulk(ctx, "jobs", values.Encode(), out.Cancelled, out.Failed, out.Matches)
 	return out, nil
 }
@@ -80,8 +82,9 @@ func (h *bulkHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, u
 	}
 	values := url.Values{}
 	for name, text := range map[string]string{
-		"state": f.State, "reason": f.Reason, "node_id": f.NodeID, "session_id": f.SessionID, "language": f.Language, "src_lang": f.SrcLang, "tgt_lang": f.TgtLang,
-		"region": f.Region, "tenant_id": f.TenantID, "search": f.Search,
+		"state": f.State, "reason": f.Reason, "node_id": f.NodeID, "session_id": f.SessionID, "language": f.Language, "src_lang": f.SrcLang,
+		"tgt_lang": f.TgtLang,
+		"region":   f.Region, "tenant_id": f.TenantID, "search": f.Search,
 	} {
 		if text != "" {
 			values.Set(name, text)
@@ -106,7 +109,8 @@ func (h *bulkHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, u
 	case p.State != 0 && p.State.Terminal():
 		return p, nil, errEndedState()
 	case !in.DryRun && f.Until == 0:
-		return p, nil, wire.Invalid("filter.until", "is missing: send until_ms of the dry run, so that jobs that were created after it are not cancelled")
+		return p, nil, wire.Invalid("filter.until",
+			"is missing: send until_ms of the dry run, so that jobs that were created after it are not cancelled")
 	case f.Region != "" && !core.ValidID(f.Region): // it is in the audit entry
 		return p, nil, wire.Invalid("filter.region", "must be an identifier")
 	}
@@ -127,8 +131,8 @@ func (h *bulkHandlers) listOpen(ctx context.Context, p store.ListParams) ([]*cor
 	return slices.DeleteFunc(jobs, func(job *core.Job) bool { return job.State.Terminal() }), nil
 }
 
-// untilOf returns a time, in Unix milliseconds, before which all jobs of a list were created, which has the newest first. The times are of the
-// clock of the store: jobs that are created after the list was made are not before it, whatever the clock of this machine says.
+// untilOf returns a time, in Unix milliseconds, before which all jobs of a list were created, which has the newest first. The times are of
+// the clock of the store: jobs that are created after the list was made are not before it, whatever the clock of this machine says.
 func untilOf(jobs []*core.Job, asked time.Time) int64 {
 	switch {
 	case len(jobs) > 0:

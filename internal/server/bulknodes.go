@@ -62,7 +62,8 @@ func (h *bulkHandlers) drainNodes(drained bool) func(context.Context, *wire.Node
 			changed.Add(1)
 			return nil
 		})
-		out.Changed, out.Unchanged, out.Failed, out.Remaining = int(changed.Load()), int(unchanged.Load()), int(failed.Load()), len(found)-tried
+		out.Changed, out.Unchanged, out.Failed, out.Remaining = int(changed.Load()), int(unchanged.Load()), int(failed.Load()),
+			len(found)-tried
 		auditBulk(ctx, "nodes", values.Encode(), out.Changed, out.Failed, out.Matches)
 		return out, nil
 	}
@@ -88,7 +89,8 @@ func (h *bulkHandlers) readNodeFilter(in *wire.NodeFilter) (*nodeFilter, url.Val
 	}
 	values := url.Values{}
 	for name, text := range map[string]string{
-		"search": in.Search, "state": in.State, "language": in.Language, "src_lang": in.SrcLang, "tgt_lang": in.TgtLang, "region": in.Region,
+		"search": in.Search, "state": in.State, "language": in.Language, "src_lang": in.SrcLang, "tgt_lang": in.TgtLang,
+		"region":    in.Region,
 		"tenant_id": in.TenantID, "service": in.Service, "pool_id": in.PoolID,
 	} {
 		if text != "" {
@@ -100,12 +102,15 @@ func (h *bulkHandlers) readNodeFilter(in *wire.NodeFilter) (*nodeFilter, url.Val
 			return nil, nil, e
 		}
 	}
-	f := &nodeFilter{search: strings.ToLower(in.Search), state: in.State, service: in.Service, pool: core.PoolID(in.PoolID), Filter: nodes.Filter{Region: in.Region}}
+	f := &nodeFilter{search: strings.ToLower(in.Search), state: in.State, service: in.Service, pool: core.PoolID(in.PoolID),
+		Filter: nodes.Filter{Region: in.Region}}
 	if in.State != "" && !slices.Contains(stats.NodeStates(), in.State) {
 		return nil, nil, wire.Invalid("filter.state", "must be one of %s", strings.Join(stats.NodeStates(), ", "))
 	}
-	if err := core.CheckModelName(in.Service); in.Service != "" && (err != nil || len(in.Service) > maxNodeSearch || strings.ContainsRune(in.Service, ' ')) {
-		return nil, nil, wire.Invalid("filter.service", "must be the id of a service, perhaps with @ and a version, of at most %d bytes and without spaces", maxNodeSearch)
+	if err := core.CheckModelName(in.Service); in.Service != "" &&
+		(err != nil || len(in.Service) > maxNodeSearch || strings.ContainsRune(in.Service, ' ')) {
+		return nil, nil, wire.Invalid("filter.service",
+			"must be the id of a service, perhaps with @ and a version, of at most %d bytes and without spaces", maxNodeSearch)
 	}
 	if in.TenantID != "" {
 		tenant := core.TenantID(in.TenantID)

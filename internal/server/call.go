@@ -125,7 +125,8 @@ const (
 var denialReasons = map[wire.Code]map[string]string{
 	wire.Unauthorized: {"": string(auth.Unknown)},
 	wire.Forbidden: {
-		"node_id": string(auth.WrongNode), "tenant_id": string(auth.WrongTenant), "session_id": string(auth.WrongObject), "node_token": string(auth.NodeSecret),
+		"node_id": string(auth.WrongNode), "tenant_id": string(auth.WrongTenant), "session_id": string(auth.WrongObject),
+		"node_token":   string(auth.NodeSecret),
 		"resume_token": deniedResumeToken,
 	},
 	wire.RateLimited: {"node_id": limitNodes},
@@ -213,7 +214,8 @@ func (a *auditor) of(c *call, r *http.Request) *socketAudit {
 	return &socketAudit{a, caller{c.caller, c.id, journal.AddressOf(r.RemoteAddr)}}
 }
 
-// record records an action over the socket, on an object and its tenant, with the error by which it failed. An id that is not valid is left out.
+// record records an action over the socket, on an object and its tenant, with the error by which it failed. An id that is not valid is left
+// out.
 func (s *socketAudit) record(action, id string, tenant core.TenantID, e *wire.Error) {
 	s.auditor.record(socketEntry(action, id, tenant), s.by, e, "")
 }

@@ -17,8 +17,9 @@ import (
 func (h *configHandlers) viewRoute() route {
 	return route{
 		method: "GET", path: "/v1/config", rule: operators, tag: "operations", summary: "Show the configuration that is in force",
-		description: "The configuration of this instance, with the keys and signers by name. Secrets are never shown. Each instance has to be asked itself.",
-		handler:     handle(h.responder, h.view), out: reflect.TypeFor[wire.ConfigView](), codes: []wire.Code{wire.InvalidRequest},
+		description: "The configuration of this instance, with the keys and signers by name. Secrets are never shown. Each instance has " +
+			"to be asked itself.",
+		handler: handle(h.responder, h.view), out: reflect.TypeFor[wire.ConfigView](), codes: []wire.Code{wire.InvalidRequest},
 	}
 }
 
@@ -29,8 +30,9 @@ func (h *configHandlers) view(r *http.Request) (any, error) {
 	}
 	force, keyring := h.reloader.InForce(), h.auth.Keyring()
 	v := &wire.ConfigView{
-		LoadedMS: force.Loaded.UnixMilli(), Instance: string(h.bus.Instance()), KeysDigest: keyring.Digest(), NeedsRestart: force.NeedsRestart,
-		Settings: []wire.ConfigSetting{}, Keys: []wire.ConfigKey{}, Signers: []wire.ConfigSigner{},
+		LoadedMS: force.Loaded.UnixMilli(), Instance: string(h.bus.Instance()), KeysDigest: keyring.Digest(),
+		NeedsRestart: force.NeedsRestart,
+		Settings:     []wire.ConfigSetting{}, Keys: []wire.ConfigKey{}, Signers: []wire.ConfigSigner{},
 	}
 	if force.File != "" {
 		v.File = filepath.Base(force.File)
@@ -38,7 +40,8 @@ func (h *configHandlers) view(r *http.Request) (any, error) {
 	for _, s := range config.Settings(&force.Config) {
 		dot := strings.LastIndex(s.Key, ".")
 		v.Settings = append(v.Settings, wire.ConfigSetting{
-			Section: s.Key[:max(dot, 0)], Key: s.Key[dot+1:], Value: s.Value, Default: s.Default, Hidden: s.Hidden, Reload: force.Reloadable(s.Key), Doc: s.Doc,
+			Section: s.Key[:max(dot, 0)], Key: s.Key[dot+1:], Value: s.Value, Default: s.Default, Hidden: s.Hidden,
+			Reload: force.Reloadable(s.Key), Doc: s.Doc,
 		})
 	}
 	for _, k := range keyring.Keys() {
@@ -53,7 +56,8 @@ func (h *configHandlers) view(r *http.Request) (any, error) {
 // viewKey is a key as the API shows it.
 func viewKey(k *auth.KeyInfo, revocations *revocation.Follower, now time.Time) wire.ConfigKey {
 	v := wire.ConfigKey{
-		Name: k.Key, Role: string(k.Role), TenantID: string(k.Tenant), Nodes: k.Nodes, PoolID: string(k.Pool), MaxNodes: k.MaxNodes, Secrets: k.Secrets,
+		Name: k.Key, Role: string(k.Role), TenantID: string(k.Tenant), Nodes: k.Nodes, PoolID: string(k.Pool), MaxNodes: k.MaxNodes,
+		Secrets: k.Secrets,
 		Refused: string(k.Valid(now)),
 	}
 	if !k.Issued.IsZero() {

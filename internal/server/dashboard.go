@@ -22,7 +22,8 @@ const dashboardPolicy = "default-src 'none'; script-src 'self'; style-src 'self'
 
 // dashboardTypes are the media types of the files.
 var dashboardTypes = map[string]string{
-	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8", ".svg": "image/svg+xml",
+	".html": "text/html; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8",
+	".svg": "image/svg+xml",
 }
 
 // dashboardHandlers serve the files of the dashboard. They are public: what the page shows comes from the API.
@@ -59,7 +60,8 @@ var dashboardFiles = sync.OnceValue(func() map[string]*dashboardFile {
 			return fmt.Errorf("%s has an unknown type", name)
 		}
 		sum := sha256.Sum256(body)
-		f := &dashboardFile{media: media, etag: `"` + hex.EncodeToString(sum[:12]) + `"`, immutable: strings.HasPrefix(name, "assets/"), body: body}
+		f := &dashboardFile{media: media, etag: `"` + hex.EncodeToString(sum[:12]) + `"`, immutable: strings.HasPrefix(name, "assets/"),
+			body: body}
 		if c := compress(body); len(c) < len(body) {
 			f.compressed = c
 		}
@@ -95,7 +97,8 @@ func (h *dashboardHandlers) routes() []route {
 	}
 }
 
-// redirect adds the slash below which the relative URLs of the page work. It is relative too: the path that the browser sees may have a prefix.
+// redirect adds the slash below which the relative URLs of the page work. It is relative too: the path that the browser sees may have a
+// prefix.
 func (h *dashboardHandlers) redirect(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Location", "dashboard/")
 	w.WriteHeader(http.StatusFound)

@@ -10,10 +10,12 @@ import (
 )
 
 var dryRunParam = param{
-	name: "dry_run", description: "true: nothing is changed, and the answer has drain_effect: what would be missing without the node.", kind: "string",
+	name: "dry_run", description: "true: nothing is changed, and the answer has drain_effect: what would be missing without the node.",
+	kind: "string",
 }
 
-// drainOrTry drains a node, or says what would be missing without it. Any other parameter is an error: a misspelt dry_run must not drain the node.
+// drainOrTry drains a node, or says what would be missing without it. Any other parameter is an error: a misspelt dry_run must not drain
+// the node.
 func (h *nodeHandlers) drainOrTry(r *http.Request) (any, error) {
 	q := r.URL.Query()
 	for name := range q {

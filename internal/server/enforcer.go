@@ -31,7 +31,8 @@ func (e *enforcer) enforce() {
 		caller, ok := owner.(*auth.Principal)
 		return ok && e.revocations.Revoked(caller)
 	}, wire.CloseUnauthorized, errRevoked())
-	e.nodes.CloseIf(func(id core.NodeID) bool { return nodes.IsRevoked(e.registry, id) }, wire.CloseUnauthorized, wire.Errorf(wire.Unauthorized, "this node is revoked: stop it, or let an operator lift that"))
+	e.nodes.CloseIf(func(id core.NodeID) bool { return nodes.IsRevoked(e.registry, id) }, wire.CloseUnauthorized,
+		wire.Errorf(wire.Unauthorized, "this node is revoked: stop it, or let an operator lift that"))
 }
 
 // admit records who opened a connection, and closes it if that caller was revoked, or its key removed, since it was authenticated.
@@ -47,7 +48,8 @@ func (e *enforcer) judge(s *session.Info) (wire.CloseCode, *wire.Error) {
 	r := e.revocations.SessionRevoked(s.SessionKey, s.Started, s.Known)
 	switch {
 	case r != nil && r.Ended:
-		return wire.CloseEnded, wire.Errorf(wire.SessionEndedCode, "the session was ended: start another one with a new token, if there is to be one")
+		return wire.CloseEnded, wire.Errorf(wire.SessionEndedCode,
+			"the session was ended: start another one with a new token, if there is to be one")
 	case r != nil, s.Caller != nil && e.revocations.Revoked(s.Caller):
 		return wire.CloseUnauthorized, errRevoked()
 	}
@@ -55,5 +57,6 @@ func (e *enforcer) judge(s *session.Info) (wire.CloseCode, *wire.Error) {
 }
 
 func errRevoked() *wire.Error {
-	return wire.Errorf(wire.Unauthorized, "the credential of this connection is not valid any more: use another, or mint a new session token")
+	return wire.Errorf(wire.Unauthorized,
+		"the credential of this connection is not valid any more: use another, or mint a new session token")
 }

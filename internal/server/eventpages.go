@@ -25,8 +25,8 @@ func (q *eventQuery) matches(e *store.Event) bool {
 	return (q.kind == "" || string(e.Kind) == q.kind) && (q.node == "" || string(e.Node) == q.node)
 }
 
-// listNewest lists the newest events before a position that match, the newest first. The log is read backwards until there are enough of them:
-// it is bounded, and so is this. The position in the answer is that of the last event in it: it does not tell a tenant of others.
+// listNewest lists the newest events before a position that match, the newest first. The log is read backwards until there are enough of
+// them: it is bounded, and so is this. The position in the answer is that of the last event in it: it does not tell a tenant of others.
 func (h *eventHandlers) listNewest(ctx context.Context, q *eventQuery, tenant *core.TenantID) (any, error) {
 	list := wire.EventList{Events: []wire.Event{}}
 	read := store.ReadLogParams{Before: q.before, Limit: q.limit}

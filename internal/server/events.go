@@ -24,8 +24,10 @@ type eventHandlers struct {
 func (h *eventHandlers) routes() []route {
 	return []route{{
 		method: "GET", path: "/v1/events", rule: readers, tag: "operation", summary: "Read the event log of the fleet",
-		description: "Registrations, losses, drains, takeovers, dead letters and store outages; about 10,000 events are kept. Without after, the newest events are returned, the oldest of them first. With order=desc, the newest comes first, and before continues with older ones. An event that could not be written at once may appear twice.",
-		handler:     handle(h.responder, h.list), out: reflect.TypeFor[wire.EventList](),
+		description: "Registrations, losses, drains, takeovers, dead letters and store outages; about 10,000 events are kept. Without " +
+			"after, the newest events are returned, the oldest of them first. With order=desc, the newest comes first, and before " +
+			"continues with older ones. An event that could not be written at once may appear twice.",
+		handler: handle(h.responder, h.list), out: reflect.TypeFor[wire.EventList](),
 		params: []param{
 			{name: "order", description: "asc, the default: the oldest first. desc: the newest first.", kind: "string"},
 			{name: "before", description: "With order=desc: only events before this position: next of the answer before.", kind: "string"},
@@ -46,7 +48,8 @@ func visibleEvent(e *store.Event, tenant *core.TenantID) bool {
 // viewEvent is an event as the API shows it.
 func viewEvent(e *store.Event) wire.Event {
 	v := wire.Event{
-		ID: e.ID, AtMS: e.At.UnixMilli(), Kind: string(e.Kind), NodeID: string(e.Node), Instance: string(e.Instance), Jobs: e.Jobs, Detail: e.Detail,
+		ID: e.ID, AtMS: e.At.UnixMilli(), Kind: string(e.Kind), NodeID: string(e.Node), Instance: string(e.Instance), Jobs: e.Jobs,
+		Detail: e.Detail,
 	}
 	if e.Kind == store.EventCoverage && e.Direction != (core.Direction{}) {
 		v.SrcLang, v.TgtLang, v.Ready = string(e.Direction.Src), string(e.Direction.Tgt), &e.Ready

@@ -38,12 +38,16 @@ type eventStreams struct {
 
 func (h *eventStreams) route() route {
 	return route{
-		method: "GET", path: "/v1/events/stream", rule: readers, tag: "operation", summary: "Follow the event log of the fleet", stream: true,
-		description: "Server-sent events: each has the id of the event, its kind as the name of the event, and the event as JSON, as in GET /v1/events. An event named gap says that events were dropped from the log before they could be sent. " +
-			"Without a position, only events from now on are sent. A stream ends after some minutes, when its credential is not valid any more, or when the instance stops; a browser opens it again with Last-Event-ID.",
+		method: "GET", path: "/v1/events/stream", rule: readers, tag: "operation", summary: "Follow the event log of the fleet",
+		stream: true,
+		description: "Server-sent events: each has the id of the event, its kind as the name of the event, and the event as JSON, as in " +
+			"GET /v1/events. An event named gap says that events were dropped from the log before they could be sent. " +
+			"Without a position, only events from now on are sent. A stream ends after some minutes, when its credential is not valid " +
+			"any more, or when the instance stops; a browser opens it again with Last-Event-ID.",
 		handler: h.serve, media: "text/event-stream",
 		params: []param{
-			{name: "after", description: "Only events after this position: the id of an event, or next of GET /v1/events. The header Last-Event-ID wins over it.", kind: "string"},
+			{name: "after", description: "Only events after this position: the id of an event, or next of GET /v1/events. The header " +
+				"Last-Event-ID wins over it.", kind: "string"},
 			{name: "kind", description: "Only events of this kind.", kind: "string"},
 			{name: "node", description: "Only events about this node.", kind: "string"},
 			{name: "seconds", description: "For how long, 300 by default, at most 3600. 0: only what is in the log now.", kind: "integer"},
@@ -157,8 +161,8 @@ func (s *eventStream) read(ctx context.Context, limit int) (store.LogPage[store.
 	return page, err
 }
 
-// send sends the events of a page that the caller asked for and may see, or a comment if nothing was sent for a while. It reports whether the
-// client is still there.
+// send sends the events of a page that the caller asked for and may see, or a comment if nothing was sent for a while. It reports whether
+// the client is still there.
 func (s *eventStream) send(page store.LogPage[store.Event]) bool {
 	var buf bytes.Buffer
 	if page.Gap {
@@ -166,7 +170,8 @@ func (s *eventStream) send(page store.LogPage[store.Event]) bool {
 	}
 	for i := range page.Entries {
 		e := &page.Entries[i]
-		if !visibleEvent(e, s.tenant) || s.query.kind != "" && string(e.Kind) != s.query.kind || s.query.node != "" && string(e.Node) != s.query.node {
+		if !visibleEvent(e, s.tenant) || s.query.kind != "" && string(e.Kind) != s.query.kind || s.query.node != "" &&
+			string(e.Node) != s.query.node {
 			continue
 		}
 		data, err := json.Marshal(viewEvent(e))

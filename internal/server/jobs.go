@@ -37,34 +37,45 @@ func (h *jobHandlers) routes() []route {
 		h.waitingRoute(),
 		{
 			method: "POST", path: "/v1/dispatch/f2f", rule: jobSenders, tag: "dispatch", summary: "Dispatch an utterance to a node",
-			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same job. With options.max_wait_ms it waits for a slot if every capable node is full; the wait ends when the client disconnects. If the scheduler traces, the trace of the job links to the span in the header traceparent.",
-			handler:     handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.DispatchResponse](),
+			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same " +
+				"job. With options.max_wait_ms it waits for a slot if every capable node is full; the wait ends when the client " +
+				"disconnects. If the scheduler traces, the trace of the job links to the span in the header traceparent.",
+			handler: handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](),
+			out: reflect.TypeFor[wire.DispatchResponse](),
 			codes: []wire.Code{
-				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.QueueFull, wire.PreferredNodeNotCapable, wire.RequestMismatch, wire.RateLimited,
+				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.QueueFull, wire.PreferredNodeNotCapable,
+				wire.RequestMismatch, wire.RateLimited,
 				wire.SchedulerDependencyDown, wire.DeadlineExceeded, wire.Cancelled,
 			},
 		},
 		{
-			method: "POST", path: "/v1/job/ack", rule: nodesOnly, tag: "jobs", summary: "Acknowledge a job", handler: handleBody(h.responder, h.ack),
-			in: reflect.TypeFor[wire.JobAckRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+			method: "POST", path: "/v1/job/ack", rule: nodesOnly, tag: "jobs", summary: "Acknowledge a job",
+			handler: handleBody(h.responder, h.ack),
+			in:      reflect.TypeFor[wire.JobAckRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
 			method: "POST", path: "/v1/job/done", rule: nodesOnly, tag: "jobs", summary: "Deliver a result",
-			description: "Repeat it if the answer is 503 or does not come: a repeated result is accepted once.", handler: handleBody(h.responder, h.done),
-			in: reflect.TypeFor[wire.JobDoneRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+			description: "Repeat it if the answer is 503 or does not come: a repeated result is accepted once.",
+			handler:     handleBody(h.responder, h.done),
+			in:          reflect.TypeFor[wire.JobDoneRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "POST", path: "/v1/job/fail", rule: nodesOnly, tag: "jobs", summary: "Report that a job failed", handler: handleBody(h.responder, h.fail),
-			in: reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+			method: "POST", path: "/v1/job/fail", rule: nodesOnly, tag: "jobs", summary: "Report that a job failed",
+			handler: handleBody(h.responder, h.fail),
+			in:      reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
 		},
 		{
-			method: "GET", path: "/v1/jobs", rule: jobReaders, peers: true, tag: "jobs", summary: "List jobs, the newest first", handler: handle(h.responder, h.list),
-			description: "Jobs that have not ended, and of the ended ones those that are kept, or that one of the instances remembers among its last 20,000. An instance that does not answer within 2 s is named as incomplete.",
-			out:         reflect.TypeFor[wire.JobList](),
+			method: "GET", path: "/v1/jobs", rule: jobReaders, peers: true, tag: "jobs", summary: "List jobs, the newest first",
+			handler: handle(h.responder, h.list),
+			description: "Jobs that have not ended, and of the ended ones those that are kept, or that one of the instances remembers " +
+				"among its last 20,000. An instance that does not answer within 2 s is named as incomplete.",
+			out: reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
-				param{name: "state", description: "Only jobs in this state. open: those that have not ended, in whatever state; ended: the others.", kind: "string"},
+				param{name: "state", description: "Only jobs in this state. open: those that have not ended, in whatever state; ended: " +
+					"the others.", kind: "string"},
 				param{name: "reason", description: "Only jobs that ended, or of which an attempt ended, for this reason.", kind: "string"},
-				param{name: "end_reason", description: "Only jobs that ended for this reason, whatever their attempts ended for.", kind: "string"},
+				param{name: "end_reason", description: "Only jobs that ended for this reason, whatever their attempts ended for.",
+					kind: "string"},
 				param{name: "node_id", description: "Only jobs that this node has or had.", kind: "string"},
 				param{name: "session_id", description: "Only jobs of this session.", kind: "string"},
 				param{name: "language", description: "Only jobs from or to this language.", kind: "string"},
@@ -75,14 +86,17 @@ func (h *jobHandlers) routes() []route {
 				param{name: "search", description: "Only jobs whose ids contain this.", kind: "string"},
 				param{name: "since", description: "Only jobs that were created then or later, in Unix milliseconds.", kind: "integer"},
 				param{name: "until", description: "Only jobs that were created before, in Unix milliseconds.", kind: "integer"},
-				param{name: textParam, description: "false: without what was said. By default programs that send a key get it, and pages do not: they ask for single jobs.", kind: "string"},
-				param{name: "scope", description: "here: only the jobs that this instance knows. By default the other instances are asked, too, which jobs ended there.", kind: "string"},
+				param{name: textParam, description: "false: without what was said. By default programs that send a key get it, and " +
+					"pages do not: they ask for single jobs.", kind: "string"},
+				param{name: "scope", description: "here: only the jobs that this instance knows. By default the other instances are " +
+					"asked, too, which jobs ended there.", kind: "string"},
 			),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/jobs/{id}", rule: jobReaders, programs: true, tag: "jobs", summary: "Show a job and its attempts", handler: handle(h.responder, h.get),
-			out: reflect.TypeFor[wire.JobDetail](), params: []param{
+			method: "GET", path: "/v1/jobs/{id}", rule: jobReaders, programs: true, tag: "jobs", summary: "Show a job and its attempts",
+			handler: handle(h.responder, h.get),
+			out:     reflect.TypeFor[wire.JobDetail](), params: []param{
 				idParam("The job's id."),
 				{name: "decisions", description: "true: with how nodes were chosen for it, as far as instances remember.", kind: "string"},
 				describeText(actionReadText),
@@ -90,17 +104,20 @@ func (h *jobHandlers) routes() []route {
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/jobs/{id}/decisions", rule: jobReaders, peers: true, tag: "jobs", summary: "Show how nodes were chosen for a job",
+			method: "GET", path: "/v1/jobs/{id}/decisions", rule: jobReaders, peers: true, tag: "jobs",
+			summary:     "Show how nodes were chosen for a job",
 			description: "The nodes that were drawn for each attempt, and why each was not chosen, as far as instances remember.",
 			handler:     handle(h.responder, h.decisions), out: reflect.TypeFor[wire.JobDecisions](),
 			params: []param{
 				idParam("The job's id."),
-				{name: "scope", description: "here: only what this instance remembers. By default the other instances are asked, too.", kind: "string"},
+				{name: "scope", description: "here: only what this instance remembers. By default the other instances are asked, too.",
+					kind: "string"},
 			},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, action: "job.cancel", tag: "jobs", summary: "Cancel a job, or a request that waits for a slot", handler: handle(h.responder, h.cancel),
+			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, action: "job.cancel", tag: "jobs",
+			summary: "Cancel a job, or a request that waits for a slot", handler: handle(h.responder, h.cancel),
 			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -130,7 +147,8 @@ func (h *jobHandlers) dispatch(ctx context.Context, given *compat.DispatchReques
 	} else {
 		now := time.Now()
 		callOf(ctx).waits = true
-		p, err = h.dispatcher.DispatchWaiting(ctx, r, dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now})
+		p, err = h.dispatcher.DispatchWaiting(ctx, r,
+			dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now})
 	}
 	if err != nil {
 		if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.RateLimited {
@@ -239,7 +257,8 @@ const (
 // no index of jobs, because it would cost a write for each.
 func (h *jobHandlers) list(r *http.Request) (any, error) {
 	q, e := parseList(r.URL.Query(), "jobs", 2, defaultJobPage,
-		"state", "reason", "end_reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "search", "since", "until", textParam, "scope")
+		"state", "reason", "end_reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "search",
+		"since", "until", textParam, "scope")
 	if e != nil {
 		return nil, e
 	}

@@ -194,7 +194,8 @@ func (h *jobHandlers) rememberedHere(ctx context.Context, id core.JobID) *wire.J
 // viewDecision is a decision as the API shows it. A caller that sees one tenant does not learn of the nodes of others.
 func viewDecision(d *stats.Decision, instance string, allTenants bool) wire.Decision {
 	v := wire.Decision{
-		AttemptID: d.Attempt, AtMS: d.AtMS, Instance: instance, NodeID: string(d.Node), PoolID: string(d.Pool), Candidates: []wire.Candidate{}, Others: map[string]int{},
+		AttemptID: d.Attempt, AtMS: d.AtMS, Instance: instance, NodeID: string(d.Node), PoolID: string(d.Pool),
+		Candidates: []wire.Candidate{}, Others: map[string]int{},
 	}
 	for _, c := range d.Candidates {
 		if allTenants || c.Reason != core.ReasonTenant {

@@ -136,7 +136,8 @@ func (l *addressLimit) refuse(c net.Conn) {
 		return
 	}
 	_ = c.SetWriteDeadline(time.Now().Add(refusalTimeout))
-	_, _ = fmt.Fprintf(c, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: %d\r\nConnection: close\r\n\r\n%s",
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: %d\r\nRetry-After: "+
+		"%d\r\nConnection: close\r\n\r\n%s",
 		len(body), e.RetryAfter, body)
 }
 

@@ -35,10 +35,14 @@ type liveStreams struct {
 func (h *liveStreams) route() route {
 	return route{
 		method: "GET", path: "/v1/live", rule: readers, tag: "operations", summary: "Follow what a dashboard shows", stream: true,
-		description: "Server-sent events, at most four messages a second. overview: the newest figures of the fleet, as in GET /api/v1/series, for callers that see all tenants. " +
-			"events: new entries of the event log, as a list. status: the instance that answers and whether it can reach the store, at the beginning and when that changes. gap: entries were lost; read GET /v1/events. The stream ends when the credential is not valid any more or has another role or tenant, and when the instance stops; a browser opens it again.",
+		description: "Server-sent events, at most four messages a second. overview: the newest figures of the fleet, as in GET " +
+			"/api/v1/series, for callers that see all tenants. " +
+			"events: new entries of the event log, as a list. status: the instance that answers and whether it can reach the store, at " +
+			"the beginning and when that changes. gap: entries were lost; read GET /v1/events. The stream ends when the credential is " +
+			"not valid any more or has another role or tenant, and when the instance stops; a browser opens it again.",
 		handler: h.serve, media: "text/event-stream", codes: []wire.Code{wire.RateLimited},
-		params: []param{{name: "seconds", description: "For how long, 3600 by default and at most. 0: only what there is now.", kind: "integer"}},
+		params: []param{{name: "seconds", description: "For how long, 3600 by default and at most. 0: only what there is now.",
+			kind: "integer"}},
 	}
 }
 

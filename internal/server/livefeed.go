@@ -46,8 +46,8 @@ type liveEvent struct {
 	data   []byte
 }
 
-// refresh reads what is new, if another stream did not do so a moment ago. It does not wait for another that is doing so. The read is for all
-// streams, so it does not end with the request of this one.
+// refresh reads what is new, if another stream did not do so a moment ago. It does not wait for another that is doing so. The read is for
+// all streams, so it does not end with the request of this one.
 func (f *liveFeed) refresh(ctx context.Context) {
 	if !f.reading.CompareAndSwap(false, true) {
 		return
@@ -129,8 +129,8 @@ func (f *liveFeed) begin() uint64 {
 	return f.next
 }
 
-// since returns the events from a number on that a tenant may see, nil: all tenants, and the number to continue with. It reports whether some
-// are missing.
+// since returns the events from a number on that a tenant may see, nil: all tenants, and the number to continue with. It reports whether
+// some are missing.
 func (f *liveFeed) since(number uint64, tenant *core.TenantID) (data [][]byte, next uint64, gap bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

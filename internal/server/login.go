@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// loginCookie is the cookie with a login. It has no path: a browser then sends it with every request below the directory of /login, which
-	// is that of the scheduler also behind a proxy that adds a prefix.
+	// loginCookie is the cookie with a login. It has no path: a browser then sends it with every request below the directory of /login,
+	// which is that of the scheduler also behind a proxy that adds a prefix.
 	loginCookie = "lingua_login"
 	// maxLoginFailures is how many logins of an address may fail in each loginWindow.
 	maxLoginFailures = 30
-	// maxLogins is how many logins of a key may begin in each loginWindow, and maxEndedLogins how many of a key are kept that were ended: each is
-	// an entry of the list of revocations until it would have expired.
+	// maxLogins is how many logins of a key may begin in each loginWindow, and maxEndedLogins how many of a key are kept that were ended:
+	// each is an entry of the list of revocations until it would have expired.
 	maxLogins      = 30
 	maxEndedLogins = 10_000
 	loginWindow    = time.Minute
@@ -52,14 +52,19 @@ func newLoginHandlers(p responder, o *Options) *loginHandlers {
 func (h *loginHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/login", rule: everyone, action: "login.begin", tag: "credentials", summary: "Exchange a key for a cookie",
-			description: "For the dashboard: takes the key of an operator or a viewer, and answers with a cookie that a page cannot read. Every route that admits these roles accepts it, except WebSockets. It ends with its lifetime, with POST /logout, when the key is revoked, and when the secret of the key is removed.",
-			handler:     h.login, in: reflect.TypeFor[wire.LoginRequest](), out: reflect.TypeFor[wire.Caller](), codes: []wire.Code{wire.Unauthorized, wire.Forbidden, wire.RateLimited, wire.SchedulerDependencyDown},
+			method: "POST", path: "/login", rule: everyone, action: "login.begin", tag: "credentials",
+			summary: "Exchange a key for a cookie",
+			description: "For the dashboard: takes the key of an operator or a viewer, and answers with a cookie that a page cannot " +
+				"read. Every route that admits these roles accepts it, except WebSockets. It ends with its lifetime, with POST /logout, " +
+				"when the key is revoked, and when the secret of the key is removed.",
+			handler: h.login, in: reflect.TypeFor[wire.LoginRequest](), out: reflect.TypeFor[wire.Caller](),
+			codes: []wire.Code{wire.Unauthorized, wire.Forbidden, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/logout", rule: readers, action: "login.end", tag: "credentials", summary: "End a login",
-			description: "The login is not valid any more on any instance. If the store does not answer, only the cookie is removed, and the answer says so.",
-			handler:     h.logout, out: reflect.TypeFor[wire.LogoutResponse](),
+			description: "The login is not valid any more on any instance. If the store does not answer, only the cookie is removed, " +
+				"and the answer says so.",
+			handler: h.logout, out: reflect.TypeFor[wire.LogoutResponse](),
 		},
 		{
 			method: "GET", path: "/v1/caller", rule: readers, tag: "credentials", summary: "Show who the caller is", asksCaller: true,
@@ -93,7 +98,8 @@ func (h *loginHandlers) login(w http.ResponseWriter, r *http.Request) {
 	}
 	c.caller = login.Caller
 	if wait := h.countLogin(login.Caller.Key); wait > 0 {
-		c.fail(wire.Errorf(wire.RateLimited, "this key has begun %d logins in a minute: try again later", maxLogins).RetryIn(wait), limitLogins)
+		c.fail(wire.Errorf(wire.RateLimited, "this key has begun %d logins in a minute: try again later", maxLogins).RetryIn(wait),
+			limitLogins)
 		writeWireError(w, c.failure)
 		return
 	}
@@ -109,9 +115,9 @@ func newLoginCookie(r *http.Request, token string, expires time.Time) *http.Cook
 	}
 }
 
-// refusal counts a login that failed, and returns the answer to it and the reason for the audit log. An address that has failed too often gets
-// no other answer than that, so that nobody can try many keys; one that has the right key logs in nevertheless, because others may share its
-// address.
+// refusal counts a login that failed, and returns the answer to it and the reason for the audit log. An address that has failed too often
+// gets no other answer than that, so that nobody can try many keys; one that has the right key logs in nevertheless, because others may
+// share its address.
 func (h *loginHandlers) refusal(address netip.Addr, reason auth.Reason) (*wire.Error, string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -175,7 +181,8 @@ func (h *loginHandlers) caller(r *http.Request) (any, error) {
 }
 
 func (h *loginHandlers) viewCaller(p *auth.Principal) *wire.Caller {
-	v := &wire.Caller{Role: string(p.Role), Key: p.Key, TenantID: string(p.Tenant), Login: p.IsLogin(), Open: h.auth.Keyring().Empty(), Anonymous: p.Anonymous, CallerContext: h.context()}
+	v := &wire.Caller{Role: string(p.Role), Key: p.Key, TenantID: string(p.Tenant), Login: p.IsLogin(), Open: h.auth.Keyring().Empty(),
+		Anonymous: p.Anonymous, CallerContext: h.context()}
 	if p.IsLogin() {
 		v.ExpiresMS = p.Expires.UnixMilli()
 	}

@@ -33,9 +33,11 @@ type metricsHandlers struct {
 
 func (h *metricsHandlers) routes() []route {
 	return []route{{
-		method: "GET", path: "/api/v1/metrics", rule: fleetReaders, tag: "operations", summary: "Show what the answering instance has counted, by reason",
-		description: "For people who look for the cause of a problem; /metrics has more, for Prometheus. Everything is of the answering instance and since it started.",
-		handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.Metrics](),
+		method: "GET", path: "/api/v1/metrics", rule: fleetReaders, tag: "operations",
+		summary: "Show what the answering instance has counted, by reason",
+		description: "For people who look for the cause of a problem; /metrics has more, for Prometheus. Everything is of the answering " +
+			"instance and since it started.",
+		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.Metrics](),
 	}}
 }
 
@@ -98,7 +100,8 @@ func (h *metricsHandlers) dispatches() wire.MetricsDispatch {
 		MetricsOutcome: outcome(int64(accepted.GetSampleCount()), int64(took["refused"].GetSampleCount())),
 		PerSecond10s:   h.metrics.DispatchRate.PerSecond(10), PerSecond1m: h.metrics.DispatchRate.PerSecond(60),
 		P95MS: milliseconds(accepted.Quantile(0.95)), P99MS: milliseconds(accepted.Quantile(0.99)),
-		ModelHubDown: wire.MetricsHubDown{Now: h.metrics.ModelHubDown(), MetricsOutcome: outcome(whileDown["accepted"], whileDown["refused"])},
+		ModelHubDown: wire.MetricsHubDown{Now: h.metrics.ModelHubDown(),
+			MetricsOutcome: outcome(whileDown["accepted"], whileDown["refused"])},
 	}
 }
 
@@ -129,8 +132,10 @@ func (h *metricsHandlers) modelNA() wire.MetricsModelNA {
 		Received: h.count("scheduler_model_na_received_total"), RateLimited: h.count("scheduler_model_na_rate_limited_by_node_total"),
 		Dropped: h.count("scheduler_model_na_dropped_total"), DroppedBy: h.counts("scheduler_model_na_dropped_total", "cause"),
 		Marked: h.count("scheduler_model_na_marked_by_node_total"), Queued: int64(h.queued()),
-		ByServiceTop: h.top("scheduler_model_na_by_service_total", "service_id"), ByReasonTop: h.top("scheduler_model_na_by_reason_total", "reason"),
-		LimitedTop: h.top("scheduler_model_na_rate_limited_by_node_total", "node_id"), MarkedTop: h.top("scheduler_model_na_marked_by_node_total", "node_id"),
+		ByServiceTop: h.top("scheduler_model_na_by_service_total", "service_id"),
+		ByReasonTop:  h.top("scheduler_model_na_by_reason_total", "reason"),
+		LimitedTop:   h.top("scheduler_model_na_rate_limited_by_node_total", "node_id"),
+		MarkedTop:    h.top("scheduler_model_na_marked_by_node_total", "node_id"),
 	}
 }
 

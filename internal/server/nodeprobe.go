@@ -23,12 +23,17 @@ type probeHandlers struct {
 
 func (h *probeHandlers) routes() []route {
 	return []route{{
-		method: "POST", path: "/v1/nodes/{id}/probe", rule: operators, action: "node.probe", tag: "nodes", summary: "Send a synthetic utterance through a node",
-		description: "Reserves a slot of this node, delivers a moment of silence to it as it delivers every job, and answers when the node has sent a result, has failed or has taken too long. Works also while the node is drained or ejected; no other node gets the job. A probe counts in no statistics, and neither for nor against the node. The body may be absent.",
-		handler:     h.serve, in: reflect.TypeFor[wire.ProbeRequest](), out: reflect.TypeFor[wire.ProbeResult](), stream: true, optionalBody: true,
-		params: []param{idParam("The node's name.")},
+		method: "POST", path: "/v1/nodes/{id}/probe", rule: operators, action: "node.probe", tag: "nodes",
+		summary: "Send a synthetic utterance through a node",
+		description: "Reserves a slot of this node, delivers a moment of silence to it as it delivers every job, and answers when the " +
+			"node has sent a result, has failed or has taken too long. Works also while the node is drained or ejected; no other node " +
+			"gets the job. A probe counts in no statistics, and neither for nor against the node. The body may be absent.",
+		handler: h.serve, in: reflect.TypeFor[wire.ProbeRequest](), out: reflect.TypeFor[wire.ProbeResult](), stream: true,
+		optionalBody: true,
+		params:       []param{idParam("The node's name.")},
 		codes: []wire.Code{
-			wire.NotFound, wire.AllCandidatesFullOrFailed, wire.PreferredNodeNotCapable, wire.RateLimited, wire.SchedulerDependencyDown, wire.DeadlineExceeded,
+			wire.NotFound, wire.AllCandidatesFullOrFailed, wire.PreferredNodeNotCapable, wire.RateLimited, wire.SchedulerDependencyDown,
+			wire.DeadlineExceeded,
 		},
 	}}
 }
@@ -74,7 +79,8 @@ func (h *probeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.Pro
 	p := &dispatch.NodeProbe{Node: core.NodeID(id), Timeout: defaultProbeTimeout}
 	if in.TimeoutMS != 0 {
 		if in.TimeoutMS < minProbeTimeout.Milliseconds() || in.TimeoutMS > maxProbeTimeout.Milliseconds() {
-			return nil, wire.Invalid("timeout_ms", "must be between %d and %d", minProbeTimeout.Milliseconds(), maxProbeTimeout.Milliseconds())
+			return nil, wire.Invalid("timeout_ms", "must be between %d and %d", minProbeTimeout.Milliseconds(),
+				maxProbeTimeout.Milliseconds())
 		}
 		p.Timeout = time.Duration(in.TimeoutMS) * time.Millisecond
 	}

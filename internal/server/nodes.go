@@ -37,28 +37,39 @@ type nodeHandlers struct {
 func (h *nodeHandlers) routes() []route {
 	return append([]route{
 		{
-			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, registers: true, tag: "nodes", summary: "Register a node",
-			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given to other nodes.",
-			handler:     handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](), out: reflect.TypeFor[wire.RegisterResponse](),
+			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, registers: true, tag: "nodes",
+			summary: "Register a node",
+			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given " +
+				"to other nodes.",
+			handler: handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](),
+			out:   reflect.TypeFor[wire.RegisterResponse](),
 			codes: []wire.Code{wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/node/heartbeat", rule: nodesOnly, tag: "nodes", summary: "Send a heartbeat",
-			description: "Renews the node's presence and its leases, and applies the changes of its declaration. The answer names the jobs that it should cancel. A heartbeat with everything that a registration needs registers a node that is not known.",
-			handler:     handleBody(h.responder, h.handleHeartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](), out: reflect.TypeFor[wire.HeartbeatResponse](),
+			description: "Renews the node's presence and its leases, and applies the changes of its declaration. The answer names the " +
+				"jobs that it should cancel. A heartbeat with everything that a registration needs registers a node that is not known.",
+			handler: handleBody(h.responder, h.handleHeartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](),
+			out:   reflect.TypeFor[wire.HeartbeatResponse](),
 			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "POST", path: "/v1/node/model_not_available", rule: nodesOnly, tag: "nodes", summary: "Report that a service is unavailable",
-			description: "Accepted at once. Soon after, and for a while, the service, or the version of it that is named, counts as not ready on the node; if the node reports too often, it is not marked any more. The job that failed because of it, if one is named, is given to another node at once in any case.",
-			handler:     handleBody(h.responder, h.reportUnavailable), in: reflect.TypeFor[wire.ModelNotAvailableRequest](), out: reflect.TypeFor[wire.OKResponse](),
+			method: "POST", path: "/v1/node/model_not_available", rule: nodesOnly, tag: "nodes",
+			summary: "Report that a service is unavailable",
+			description: "Accepted at once. Soon after, and for a while, the service, or the version of it that is named, counts as not " +
+				"ready on the node; if the node reports too often, it is not marked any more. The job that failed because of it, if one " +
+				"is named, is given to another node at once in any case.",
+			handler: handleBody(h.responder, h.reportUnavailable), in: reflect.TypeFor[wire.ModelNotAvailableRequest](),
+			out:   reflect.TypeFor[wire.OKResponse](),
 			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/nodes", rule: readers, tag: "nodes", summary: "List the nodes, ordered by name", handler: handle(h.responder, h.list),
-			out: reflect.TypeFor[wire.NodeList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			method: "GET", path: "/v1/nodes", rule: readers, tag: "nodes", summary: "List the nodes, ordered by name",
+			handler: handle(h.responder, h.list),
+			out:     reflect.TypeFor[wire.NodeList](), codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
-				param{name: "state", description: "Only nodes in this state: ready, degraded, draining, offline or silent.", kind: "string"},
+				param{name: "state", description: "Only nodes in this state: ready, degraded, draining, offline or silent.",
+					kind: "string"},
 				param{name: "language", description: "Only nodes that have this language, for any step.", kind: "string"},
 				param{name: "region", description: "Only nodes of this region.", kind: "string"},
 			),
@@ -70,24 +81,31 @@ func (h *nodeHandlers) routes() []route {
 		},
 		{
 			method: "DELETE", path: "/v1/nodes/{id}", rule: operators, action: "node.remove", tag: "nodes", summary: "Remove a node",
-			description: "The node is removed at once, with its drain, and its jobs are given to other nodes. A node that still runs registers again: stop it first, or drain it instead.",
-			handler:     handle(h.responder, h.remove), out: reflect.TypeFor[wire.NodeRemoved](), params: []param{idParam("The node's name.")},
-			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
+			description: "The node is removed at once, with its drain, and its jobs are given to other nodes. A node that still runs " +
+				"registers again: stop it first, or drain it instead.",
+			handler: handle(h.responder, h.remove), out: reflect.TypeFor[wire.NodeRemoved](),
+			params: []param{idParam("The node's name.")},
+			codes:  []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/nodes/{id}/drain", rule: operators, action: "node.drain", tag: "nodes", summary: "Drain a node",
-			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.", handler: handle(h.responder, h.drainOrTry),
-			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name."), dryRunParam},
+			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.",
+			handler:     handle(h.responder, h.drainOrTry),
+			out:         reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name."), dryRunParam},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
 		},
 		{
-			method: "GET", path: "/v1/nodes/{id}/drain_effect", rule: fleetReaders, tag: "nodes", summary: "Show what would be missing without a node",
-			description: "The same as drain_effect of POST /v1/nodes/{id}/drain?dry_run=true. Use this if instances of an older version may answer: they do not know dry_run, and drain the node.",
-			handler:     handle(h.responder, h.drainEffect), out: reflect.TypeFor[wire.DrainEffect](), params: []param{idParam("The node's name.")},
-			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
+			method: "GET", path: "/v1/nodes/{id}/drain_effect", rule: fleetReaders, tag: "nodes",
+			summary: "Show what would be missing without a node",
+			description: "The same as drain_effect of POST /v1/nodes/{id}/drain?dry_run=true. Use this if instances of an older version " +
+				"may answer: they do not know dry_run, and drain the node.",
+			handler: handle(h.responder, h.drainEffect), out: reflect.TypeFor[wire.DrainEffect](),
+			params: []param{idParam("The node's name.")},
+			codes:  []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
 		},
 		{
-			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, action: "node.resume", tag: "nodes", summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
+			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, action: "node.resume", tag: "nodes",
+			summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
@@ -126,7 +144,8 @@ func (h *nodeHandlers) register(ctx context.Context, given *compat.RegisterReque
 		HeartbeatIntervalMS: h.heartbeat.Milliseconds(), Cancel: convert.ActiveJobs(r.Cancel), Warnings: warnings,
 	}
 	if !r.Node.Reachable() {
-		out.Warnings = append(out.Warnings, "callback_url is missing: the node is registered and gets no jobs; register again with it, or connect to /ws/node")
+		out.Warnings = append(out.Warnings,
+			"callback_url is missing: the node is registered and gets no jobs; register again with it, or connect to /ws/node")
 	}
 	return out, nil
 }
@@ -180,7 +199,8 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, given *compat.Heartb
 	}
 	out := &wire.HeartbeatResponse{OK: true, Cancel: convert.ActiveJobs(beat.Cancel), NodeToken: beat.Secret}
 	if beat.WasSilent {
-		out.Warnings = []string{fmt.Sprintf("no heartbeat was recorded for %s, so the node counted as gone: send one every %s", h.presence, h.heartbeat)}
+		out.Warnings = []string{fmt.Sprintf("no heartbeat was recorded for %s, so the node counted as gone: send one every %s", h.presence,
+			h.heartbeat)}
 	}
 	if beat.Node != nil {
 		c := callOf(ctx)
@@ -274,8 +294,8 @@ func (h *nodeHandlers) list(r *http.Request) (any, error) {
 	return out, nil
 }
 
-// view is a node as the API shows it. Pools and the services that they require are named for other tenants, so a caller of one tenant learns of
-// a node without a pool only that it has none, or about the pool that the credential of the node names.
+// view is a node as the API shows it. Pools and the services that they require are named for other tenants, so a caller of one tenant
+// learns of a node without a pool only that it has none, or about the pool that the credential of the node names.
 func (h *nodeHandlers) view(ctx context.Context, st store.NodeStatus) wire.Node {
 	v := convert.Node(st, h.presence, h.registry.SetAsideFor(st.Node.ID))
 	if assigned, divided := h.registry.PoolOf(st.Node); divided {
@@ -335,8 +355,10 @@ func (h *nodeHandlers) remove(r *http.Request) (any, error) {
 	}
 	callOf(r.Context()).concerns("node", id, removed.Before.Node.Tenant)
 	answer := wire.NodeRemoved{NodeID: id, MovedJobs: removed.Moved}
-	if state := h.registry.StateOf(removed.Before.Node, removed.Before.Age); state != nodes.StateSilent && state != core.HealthOffline.String() {
-		answer.Warnings = []string{fmt.Sprintf("node %s sent a heartbeat %s ago: if it still runs, it registers again", id, removed.Before.Age.Round(100*time.Millisecond))}
+	if state := h.registry.StateOf(removed.Before.Node, removed.Before.Age); state != nodes.StateSilent &&
+		state != core.HealthOffline.String() {
+		answer.Warnings = []string{fmt.Sprintf("node %s sent a heartbeat %s ago: if it still runs, it registers again", id,
+			removed.Before.Age.Round(100*time.Millisecond))}
 	}
 	return answer, nil
 }
@@ -345,7 +367,8 @@ func (h *nodeHandlers) remove(r *http.Request) (any, error) {
 func viewMarks(marks []fleet.ServiceMark) []wire.ServiceMark {
 	var out []wire.ServiceMark
 	for _, m := range marks {
-		out = append(out, wire.ServiceMark{ServiceID: m.Service, Version: m.Version, UntilMS: time.Now().Add(m.For).UnixMilli(), Reason: string(m.Reason)})
+		out = append(out, wire.ServiceMark{ServiceID: m.Service, Version: m.Version, UntilMS: time.Now().Add(m.For).UnixMilli(),
+			Reason: string(m.Reason)})
 	}
 	return out
 }

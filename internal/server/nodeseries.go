@@ -23,16 +23,20 @@ type seriesHandlers struct {
 	peers  *peerLists
 }
 
-var fromParam = param{name: "from", description: "Only points after this time, in Unix milliseconds: at_ms of the last one that is known.", kind: "integer"}
+var fromParam = param{name: "from", description: "Only points after this time, in Unix milliseconds: at_ms of the last one that is known.",
+	kind: "integer"}
 
 func (h *seriesHandlers) routes() []route {
 	return []route{{
-		method: "GET", path: "/v1/nodes/{id}/series", rule: readers, peers: true, tag: "nodes", summary: "Show figures of a node over the last hour",
-		description: "A point every 5 s, from the memory of the instances: each counts the jobs whose end it decided. An instance that does not answer within 2 s is named as incomplete.",
-		handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.NodeSeries](),
+		method: "GET", path: "/v1/nodes/{id}/series", rule: readers, peers: true, tag: "nodes",
+		summary: "Show figures of a node over the last hour",
+		description: "A point every 5 s, from the memory of the instances: each counts the jobs whose end it decided. An instance that " +
+			"does not answer within 2 s is named as incomplete.",
+		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.NodeSeries](),
 		params: []param{
 			idParam("The node's name."), fromParam,
-			{name: "scope", description: "here: only what this instance has seen. By default the other instances are asked, too.", kind: "string"},
+			{name: "scope", description: "here: only what this instance has seen. By default the other instances are asked, too.",
+				kind: "string"},
 		},
 		codes: []wire.Code{wire.NotFound},
 	}}

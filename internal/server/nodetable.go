@@ -30,9 +30,11 @@ var tableParams = []param{
 	{name: "tgt_lang", description: "With src_lang: only nodes that serve this direction.", kind: "string"},
 	{name: "region", description: "Only nodes of this region.", kind: "string"},
 	{name: "tenant_id", description: "Only nodes of this tenant.", kind: "string"},
-	{name: "service", description: "Only nodes on which this service is installed: an id, or an id and the acceptable versions, such as asr-large@2.1.", kind: "string"},
+	{name: "service", description: "Only nodes on which this service is installed: an id, or an id and the acceptable versions, such as " +
+		"asr-large@2.1.", kind: "string"},
 	{name: "pool_id", description: "Only nodes of this capability pool.", kind: "string"},
-	{name: "sort", description: "By what the nodes are sorted: " + strings.Join(stats.SortNames(), ", ") + "; name by default.", kind: "string"},
+	{name: "sort", description: "By what the nodes are sorted: " + strings.Join(stats.SortNames(), ", ") + "; name by default.",
+		kind: "string"},
 	{name: "order", description: "asc, which is the default, or desc.", kind: "string"},
 	{name: "offset", description: "How many of the matches are left out at the beginning.", kind: "integer"},
 	{name: "limit", description: "The maximum number of rows, 200 by default, at most 1000.", kind: "integer"},
@@ -41,8 +43,10 @@ var tableParams = []param{
 func (h *tableHandlers) routes() []route {
 	return []route{{
 		method: "GET", path: "/v1/nodes/table", rule: readers, tag: "nodes", summary: "Search the node table",
-		description: "The nodes as the answering instance knows them, at most about a second old. It reads nothing from the store: use it to search, filter and sort large fleets, and GET /v1/nodes/{id} for one node. A node that is named table is shown by GET /v1/nodes only.",
-		handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.NodeTable](),
+		description: "The nodes as the answering instance knows them, at most about a second old. It reads nothing from the store: use " +
+			"it to search, filter and sort large fleets, and GET /v1/nodes/{id} for one node. A node that is named table is shown by " +
+			"GET /v1/nodes only.",
+		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.NodeTable](),
 		params: tableParams,
 		codes:  []wire.Code{wire.DeadlineExceeded},
 	}}

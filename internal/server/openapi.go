@@ -40,7 +40,8 @@ func (h *docHandlers) routes() []route {
 			handler: h.serve(h.openAPI),
 		},
 		{
-			method: "GET", path: "/asyncapi.yaml", rule: everyone, tag: "operations", summary: "The description of the WebSockets", media: "application/yaml",
+			method: "GET", path: "/asyncapi.yaml", rule: everyone, tag: "operations", summary: "The description of the WebSockets",
+			media:   "application/yaml",
 			handler: h.serve(h.asyncAPI),
 		},
 	}...)
@@ -67,13 +68,16 @@ func describeRoutes(routes []route, version string) ([]byte, error) {
 		OpenAPI: "3.1.0",
 		Info: &huma.Info{
 			Title: "Lingua Scheduler", Version: version,
-			Description: "The control plane of a real-time speech-translation system. Nodes register and send heartbeats; every utterance is one job, which is dispatched to a capable node and retried until it ends. Every answer has the header X-Request-Id: that of the request, if it is a valid identifier, or a new one.",
-			License:     &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
+			Description: "The control plane of a real-time speech-translation system. Nodes register and send heartbeats; every " +
+				"utterance is one job, which is dispatched to a capable node and retried until it ends. Every answer has the header " +
+				"X-Request-Id: that of the request, if it is a valid identifier, or a new one.",
+			License: &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"},
 		},
 		Components: &huma.Components{
 			Schemas: registry,
 			SecuritySchemes: map[string]*huma.SecurityScheme{"key": {
-				Type: "http", Scheme: "bearer", Description: "An operator's key, or a node's token for the requests of nodes. A scheduler without keys requires none.",
+				Type: "http", Scheme: "bearer",
+				Description: "An operator's key, or a node's token for the requests of nodes. A scheduler without keys requires none.",
 			}},
 		},
 	}
@@ -104,7 +108,8 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 		})
 	}
 	if r.rule.credential {
-		op.Description = strings.TrimPrefix(op.Description+" If there are keys, it needs a credential of its own, whatever auth.anonymous_role is.", " ")
+		op.Description = strings.TrimPrefix(op.Description+
+			" If there are keys, it needs a credential of its own, whatever auth.anonymous_role is.", " ")
 	}
 	codes := r.codes
 	if r.in != nil {

@@ -40,15 +40,22 @@ type operatorHandlers struct {
 func (h *operatorHandlers) routes() []route {
 	return append(h.bulk.routes(), []route{
 		{
-			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch", summary: "Explain how a dispatch would be decided",
-			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with its capability pool and the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. If all are full, it says what the wait would be. Nothing is reserved.",
-			handler:     handleBody(h.responder, h.explain), in: reflect.TypeFor[wire.DispatchRequest](), out: reflect.TypeFor[wire.ExplainResponse](),
+			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch",
+			summary: "Explain how a dispatch would be decided",
+			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with its capability pool and " +
+				"the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. " +
+				"If all are full, it says what the wait would be. Nothing is reserved.",
+			handler: handleBody(h.responder, h.explain), in: reflect.TypeFor[wire.DispatchRequest](),
+			out:   reflect.TypeFor[wire.ExplainResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/directions", rule: readers, tag: "dispatch", summary: "List the directions, the capacity of each and the demand for it",
-			description: "Directions that nodes serve, and, without region and node_id and for callers of all tenants, those that were requested in the last 5 minutes. In a fleet of thousands of nodes the answer may be some seconds old.",
-			handler:     handle(h.responder, h.directions), out: reflect.TypeFor[wire.DirectionList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			method: "GET", path: "/v1/directions", rule: readers, tag: "dispatch",
+			summary: "List the directions, the capacity of each and the demand for it",
+			description: "Directions that nodes serve, and, without region and node_id and for callers of all tenants, those that were " +
+				"requested in the last 5 minutes. In a fleet of thousands of nodes the answer may be some seconds old.",
+			handler: handle(h.responder, h.directions), out: reflect.TypeFor[wire.DirectionList](),
+			codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
 				param{name: "language", description: "Only directions from or to this language.", kind: "string"},
 				param{name: "region", description: "Count only nodes of this region.", kind: "string"},
@@ -58,12 +65,14 @@ func (h *operatorHandlers) routes() []route {
 		{
 			method: "GET", path: "/v1/instances", rule: fleetReaders, tag: "instances", summary: "List the instances that share the fleet",
 			description: "Includes dead instances whose inboxes are not taken over yet.",
-			handler:     handle(h.responder, h.instances), out: reflect.TypeFor[wire.InstanceList](), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+			handler:     handle(h.responder, h.instances), out: reflect.TypeFor[wire.InstanceList](),
+			codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/dlq", rule: readers, tag: "instances", summary: "List dead letters, or show one",
-			description: "Dead letters are messages between instances that could not be handled. The body of a message is shown only when it is requested by its id.",
-			handler:     handle(h.responder, h.deadLetters), out: reflect.TypeFor[wire.DeadLetterList](),
+			description: "Dead letters are messages between instances that could not be handled. The body of a message is shown only " +
+				"when it is requested by its id.",
+			handler: handle(h.responder, h.deadLetters), out: reflect.TypeFor[wire.DeadLetterList](),
 			params: []param{
 				{name: "id", description: "Only this one, with its body.", kind: "string"},
 				{name: "limit", description: "The maximum number of entries, 100 by default.", kind: "integer"},
@@ -73,13 +82,16 @@ func (h *operatorHandlers) routes() []route {
 		},
 		{
 			method: "POST", path: "/v1/dlq/replay", rule: operators, action: "dlq.replay", tag: "instances", summary: "Replay dead letters",
-			description: "Each is put into the inbox of the instance that is asked, with its original age. An expired one stays a dead letter.",
-			handler:     handleBody(h.responder, h.forDeadLetters((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
+			description: "Each is put into the inbox of the instance that is asked, with its original age. An expired one stays a dead " +
+				"letter.",
+			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](),
+			out:   reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/dlq/purge", rule: operators, action: "dlq.purge", tag: "instances", summary: "Delete dead letters",
-			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](), out: reflect.TypeFor[wire.DeadLettersResponse](),
+			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](),
+			out:   reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 	}...)
@@ -111,14 +123,16 @@ func (h *operatorHandlers) explain(ctx context.Context, given *compat.DispatchRe
 		SrcLang: string(spec.Direction.Src), TgtLang: string(spec.Direction.Tgt),
 		Verdict: cmp.Or(string(x.Verdict), "OK"), Detail: x.Detail, Truncated: x.Truncated,
 		Reasons: make(map[string]int, len(x.Reasons)), Nodes: make([]wire.ExplainNode, len(x.Nodes)),
-		BoundPool: string(x.BoundPool), Pools: viewExplainedPools(x.Pools), PoolsTruncated: x.PoolsTruncated, Wait: viewExplainedWait(x.Wait),
+		BoundPool: string(x.BoundPool), Pools: viewExplainedPools(x.Pools), PoolsTruncated: x.PoolsTruncated,
+		Wait: viewExplainedWait(x.Wait),
 	}
 	for reason, n := range x.Reasons {
 		out.Reasons[string(reason)] = n
 	}
 	for i, n := range x.Nodes {
 		out.Nodes[i] = wire.ExplainNode{
-			NodeID: string(n.Node.ID), PoolID: string(n.Pool), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason), Preference: n.Reason.Soft(), Fallback: n.Fallback,
+			NodeID: string(n.Node.ID), PoolID: string(n.Pool), Eligible: n.Reason == core.ReasonNone, Reason: string(n.Reason),
+			Preference: n.Reason.Soft(), Fallback: n.Fallback,
 			InFlight: n.InFlight(), MaxConcurrentJobs: n.Node.MaxJobs, Services: h.viewServices(n.Services),
 			Detail: convert.AdmissionDetail(n.Node, n.At), Admission: convert.Admission(n.Node, n.At),
 		}
@@ -328,15 +342,18 @@ func (h *operatorHandlers) errDeadLetter(id string, err error) *wire.Error {
 	case errors.Is(err, bus.ErrExpired):
 		return wire.FieldErrorf(wire.InvalidRequest, "id", "the dead letter has expired, and would be dropped: purge it")
 	case errors.Is(err, bus.ErrAbsent):
-		return wire.Errorf(wire.SchedulerDependencyDown, "this instance does not count as present and has no inbox: try again, or ask another")
+		return wire.Errorf(wire.SchedulerDependencyDown,
+			"this instance does not count as present and has no inbox: try again, or ask another")
 	case errors.Is(err, bus.ErrFull):
-		return wire.Errorf(wire.SchedulerDependencyDown, "the inbox of this instance is full: try again when it has handled some messages, or ask another")
+		return wire.Errorf(wire.SchedulerDependencyDown,
+			"the inbox of this instance is full: try again when it has handled some messages, or ask another")
 	}
 	return h.errStore("dlq", err)
 }
 
 // forDeadLetters is a handler that applies do to dead letters: to those that the request names, or to all.
-func (h *operatorHandlers) forDeadLetters(do func(*bus.Bus, context.Context, string) error) func(context.Context, *wire.DeadLettersRequest) (any, error) {
+func (h *operatorHandlers) forDeadLetters(do func(*bus.Bus, context.Context, string) error) func(context.Context,
+	*wire.DeadLettersRequest) (any, error) {
 	return func(ctx context.Context, in *wire.DeadLettersRequest) (any, error) {
 		ids := in.IDs
 		switch {

@@ -19,8 +19,10 @@ type poolHandlers struct {
 func (h *poolHandlers) routes() []route {
 	return []route{{
 		method: "GET", path: "/api/v1/phase3/pools", rule: fleetReaders, tag: "operations", summary: "Show the capability pools",
-		description: "The pools that are in force, with the nodes, slots and stages of each, and the nodes that belong to none and why, as the answering instance sees them. Without pools the list is empty.",
-		handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.PoolOverview](), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+		description: "The pools that are in force, with the nodes, slots and stages of each, and the nodes that belong to none and why, " +
+			"as the answering instance sees them. Without pools the list is empty.",
+		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.PoolOverview](),
+		codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 	}}
 }
 

@@ -21,8 +21,10 @@ func viewPoolGap(a core.Assignment, pinned bool) wire.PoolGap {
 // viewPools is the state of the capability pools as the API shows it.
 func viewPools(o *pools.Overview) *wire.PoolOverview {
 	out := &wire.PoolOverview{
-		Enabled: o.Division.Enabled(), Generation: o.Generation, FileDiffers: o.FileDiffers, Problem: o.Problem, CountedMS: o.At.UnixMilli(),
-		Pools: make([]wire.Pool, 0, len(o.Pools)), WithoutPool: wire.WithoutPool{Nodes: poolNodes(&o.Outside), Examples: []wire.NodeWithoutPool{}},
+		Enabled: o.Division.Enabled(), Generation: o.Generation, FileDiffers: o.FileDiffers, Problem: o.Problem,
+		CountedMS:   o.At.UnixMilli(),
+		Pools:       make([]wire.Pool, 0, len(o.Pools)),
+		WithoutPool: wire.WithoutPool{Nodes: poolNodes(&o.Outside), Examples: []wire.NodeWithoutPool{}},
 	}
 	if out.Enabled {
 		out.MatchScope, out.Strict = cmp.Or(string(o.Division.Scope), string(core.ScopeCore)), o.Division.Strict

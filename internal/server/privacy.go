@@ -9,8 +9,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// What people said is shown to nobody by accident. A tenant's own programs read the results of their jobs, and so do programs with the key of
-// an operator. People do not: what a page shows, others see on the same screen. They have to ask for it, and the audit log has who did.
+// What people said is shown to nobody by accident. A tenant's own programs read the results of their jobs, and so do programs with the key
+// of an operator. People do not: what a page shows, others see on the same screen. They have to ask for it, and the audit log has who did.
 
 // textChoice is whether a request wants to have what was said.
 type textChoice uint8
@@ -28,7 +28,9 @@ const textParam = "text"
 func describeText(action string) param {
 	return param{
 		name: textParam, kind: "string",
-		description: "true: with what was said, which the audit log records (" + action + "); it is for operators and minters with a credential. false: without. By default programs that send a key get it, and pages do not.",
+		description: "true: with what was said, which the audit log records (" + action +
+			"); it is for operators and minters with a credential. false: without. By default programs that send a key get it, and " +
+			"pages do not.",
 	}
 }
 

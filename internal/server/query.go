@@ -8,8 +8,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// checkQuery refuses a query that cannot be parsed, of which the handler would see only a part, and parameters that a route for operators which
-// changes something does not have: a misspelt or misplaced dry_run must not change anything.
+// checkQuery refuses a query that cannot be parsed, of which the handler would see only a part, and parameters that a route for operators
+// which changes something does not have: a misspelt or misplaced dry_run must not change anything.
 func checkQuery(route *route, r *http.Request) *wire.Error {
 	if r.URL.RawQuery == "" {
 		return nil

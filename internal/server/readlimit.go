@@ -15,7 +15,8 @@ import (
 const (
 	// readWait is how long a read waits for its turn.
 	readWait = time.Second
-	// readRest is how many times as long as a read took its slot stays taken: reads get a fifth of the processors that their slots stand for.
+	// readRest is how many times as long as a read took its slot stays taken: reads get a fifth of the processors that their slots stand
+	// for.
 	readRest = 4
 	// minReadRest and maxReadRest bound that: what a short read costs is not only its own time, and most of a long one is a wait for the
 	// store, or for other instances.

@@ -72,7 +72,8 @@ func (r *refusedNodes) record(remote, node string, e *wire.Error) {
 			r.dropOldest()
 		}
 		entry = &refusal{RefusedNode: wire.RefusedNode{
-			Address: address, Reason: e.Code, Field: field, Advice: refusalAdvice(e.Code, field), FirstMS: now.UnixMilli(), Instance: string(r.instance()),
+			Address: address, Reason: e.Code, Field: field, Advice: refusalAdvice(e.Code, field), FirstMS: now.UnixMilli(),
+			Instance: string(r.instance()),
 		}}
 		r.entries[key] = entry
 	}
@@ -84,7 +85,8 @@ func (r *refusedNodes) record(remote, node string, e *wire.Error) {
 	entry.last, entry.LastMS, entry.NodeID = now, now.UnixMilli(), cmp.Or(node, entry.NodeID)
 	r.mu.Unlock()
 	if !logged {
-		r.log.Warn("a node was refused; lingua nodes --refused lists more", "address", address, "node_id", node, "reason", e.Code, "field", field)
+		r.log.Warn("a node was refused; lingua nodes --refused lists more", "address", address, "node_id", node, "reason", e.Code, "field",
+			field)
 	}
 }
 
@@ -149,9 +151,11 @@ type refusedHandlers struct {
 
 func (h *refusedHandlers) routes() []route {
 	return []route{{
-		method: "GET", path: "/v1/nodes/refused", rule: operators, peers: true, tag: "nodes", summary: "List nodes that were refused, the latest first",
-		description: "The last registrations and connections of nodes that the instances have refused since they started, at most 200, by address and reason, with what to change.",
-		handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.RefusedNodeList](),
+		method: "GET", path: "/v1/nodes/refused", rule: operators, peers: true, tag: "nodes",
+		summary: "List nodes that were refused, the latest first",
+		description: "The last registrations and connections of nodes that the instances have refused since they started, at most 200, " +
+			"by address and reason, with what to change.",
+		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.RefusedNodeList](),
 		params: []param{{name: "scope", description: "here: only those that the answering instance has refused.", kind: "string"}},
 	}}
 }
@@ -168,10 +172,12 @@ func (h *refusedHandlers) show(r *http.Request) (any, error) {
 	}
 	out := &wire.RefusedNodeList{Refused: h.refused.all()}
 	if scope != scopeHere {
-		out.Partial, _ = fetchFromPeers(h.peers, r, func(found *wire.RefusedNodeList) { out.Refused = append(out.Refused, found.Refused...) })
+		out.Partial, _ = fetchFromPeers(h.peers, r,
+			func(found *wire.RefusedNodeList) { out.Refused = append(out.Refused, found.Refused...) })
 	}
 	slices.SortFunc(out.Refused, func(a, b wire.RefusedNode) int {
-		return cmp.Or(cmp.Compare(b.LastMS, a.LastMS), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Reason, b.Reason), cmp.Compare(a.Field, b.Field))
+		return cmp.Or(cmp.Compare(b.LastMS, a.LastMS), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Reason, b.Reason),
+			cmp.Compare(a.Field, b.Field))
 	})
 	out.Refused = out.Refused[:min(len(out.Refused), maxRefused)]
 	return out, nil

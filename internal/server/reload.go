@@ -27,12 +27,16 @@ func (h *configHandlers) routes() []route {
 	return []route{
 		h.viewRoute(),
 		{
-			method: "POST", path: "/v1/config/reload", rule: operators, action: "config.reload", tag: "operations", summary: "Read the configuration again",
-			description: "This instance reads its configuration again, as on SIGHUP, and puts keys, signers and what else can change in force. Capability pools that have changed are published to all instances. A configuration with errors changes nothing. Each instance has to be asked itself.",
-			handler:     handle(h.responder, h.reload), out: reflect.TypeFor[wire.ReloadResponse](),
+			method: "POST", path: "/v1/config/reload", rule: operators, action: "config.reload", tag: "operations",
+			summary: "Read the configuration again",
+			description: "This instance reads its configuration again, as on SIGHUP, and puts keys, signers and what else can change in " +
+				"force. Capability pools that have changed are published to all instances. A configuration with errors changes nothing. " +
+				"Each instance has to be asked itself.",
+			handler: handle(h.responder, h.reload), out: reflect.TypeFor[wire.ReloadResponse](),
 			params: []param{{
 				name: publishPools, kind: "string",
-				description: "true: publish the capability pools of the configuration to all instances also if they have not changed since this instance loaded it.",
+				description: "true: publish the capability pools of the configuration to all instances also if they have not changed " +
+					"since this instance loaded it.",
 			}},
 			codes: []wire.Code{wire.NotFound, wire.ConfigInvalid, wire.SchedulerDependencyDown},
 		},

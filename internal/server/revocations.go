@@ -28,20 +28,27 @@ type revocationHandlers struct {
 func (h *revocationHandlers) routes() []route {
 	return []route{
 		{
-			method: "POST", path: "/v1/auth/revocations", rule: namedOperators, action: "auth.revoke", tag: "credentials", summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
-			description: "It takes effect on the instance that answers at once, and on all others within a second: requests are refused, connections closed, sessions ended and nodes removed. If the store does not answer, nothing is revoked.",
-			handler:     handleBody(h.responder, h.add), in: reflect.TypeFor[wire.RevocationRequest](), out: reflect.TypeFor[wire.Revocation](),
+			method: "POST", path: "/v1/auth/revocations", rule: namedOperators, action: "auth.revoke", tag: "credentials",
+			summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
+			description: "It takes effect on the instance that answers at once, and on all others within a second: requests are " +
+				"refused, connections closed, sessions ended and nodes removed. If the store does not answer, nothing is revoked.",
+			handler: handleBody(h.responder, h.add), in: reflect.TypeFor[wire.RevocationRequest](),
+			out:   reflect.TypeFor[wire.Revocation](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
-			method: "GET", path: "/v1/auth/revocations", rule: fleetReaders, tag: "credentials", summary: "List the revocations in force, ordered by id",
+			method: "GET", path: "/v1/auth/revocations", rule: fleetReaders, tag: "credentials",
+			summary: "List the revocations in force, ordered by id",
 			handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.RevocationList](), params: listParams("1000"),
 		},
 		{
-			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: namedOperators, action: "auth.lift", tag: "credentials", summary: "Lift a revocation",
-			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back, and logins stay ended.",
-			handler:     handle(h.responder, h.lift), out: reflect.TypeFor[wire.Revocation](), params: []param{idParam("The id of the revocation.")},
-			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: namedOperators, action: "auth.lift", tag: "credentials",
+			summary: "Lift a revocation",
+			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back, and " +
+				"logins stay ended.",
+			handler: handle(h.responder, h.lift), out: reflect.TypeFor[wire.Revocation](),
+			params: []param{idParam("The id of the revocation.")},
+			codes:  []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 	}
 }
@@ -84,7 +91,8 @@ func (h *revocationHandlers) read(ctx context.Context, in *wire.RevocationReques
 		kind store.RevocationKind
 		name string
 	}{
-		{store.RevokedKey, in.Key}, {store.RevokedKID, in.KID}, {store.RevokedTenant, in.Tenant}, {store.RevokedSession, in.Session}, {store.RevokedNode, in.Node},
+		{store.RevokedKey, in.Key}, {store.RevokedKID, in.KID}, {store.RevokedTenant, in.Tenant}, {store.RevokedSession, in.Session},
+		{store.RevokedNode, in.Node},
 	} {
 		if named.name != "" {
 			r.Kind, r.Name = named.kind, named.name
@@ -98,7 +106,8 @@ func (h *revocationHandlers) read(ctx context.Context, in *wire.RevocationReques
 		return r, e
 	}
 	if r.Kind == store.RevokedKey && r.Name == r.By {
-		return r, wire.Invalid("key", "is the key of this request, with which it could not be lifted: revoke it with the key of another operator")
+		return r, wire.Invalid("key", "is the key of this request, with which it could not be lifted: revoke it with the key of another "+
+			"operator")
 	}
 	if in.TenantID != "" {
 		if r.Kind != store.RevokedSession {

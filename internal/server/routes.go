@@ -34,7 +34,8 @@ type route struct {
 	peers bool
 	// page says that it is a file for browsers, which the description of the API leaves out.
 	page bool
-	// programs says that programs ask for it as often as they work, such as for the result of a job: it costs the same however much there is.
+	// programs says that programs ask for it as often as they work, such as for the result of a job: it costs the same however much there
+	// is.
 	programs bool
 }
 
@@ -65,7 +66,8 @@ func listParams(defaultLimit string, filters ...param) []param {
 func (s *Server) routes() []route {
 	var all []route
 	for _, group := range []interface{ routes() []route }{
-		s.nodes, s.jobs, s.operator, s.events, s.audits, s.tokens, s.sessions, s.revocations, s.audio, s.sockets, s.status, s.config, s.docs,
+		s.nodes, s.jobs, s.operator, s.events, s.audits, s.tokens, s.sessions, s.revocations, s.audio, s.sockets, s.status, s.config,
+		s.docs,
 	} {
 		all = append(all, group.routes()...)
 	}

@@ -170,17 +170,20 @@ func New(o Options) *Server {
 	p := responder{log: o.Log}
 	s := &Server{
 		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
-		slowAfter: o.Limits.SlowAfter, perAddress: o.Limits.PerAddress, loopbackOnly: o.Limits.LoopbackOnly, crossOrigin: http.NewCrossOriginProtection(),
+		slowAfter: o.Limits.SlowAfter, perAddress: o.Limits.PerAddress, loopbackOnly: o.Limits.LoopbackOnly,
+		crossOrigin: http.NewCrossOriginProtection(),
 	}
 	revoked, peers := o.Access.Revocations, &peerLists{bus: o.Bus, client: o.Access.Peers, log: o.Log}
 	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions}
 	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
-	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets, self: o.NodeConns.Address, reads: newReadLimit()}
+	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets,
+		self: o.NodeConns.Address, reads: newReadLimit()}
 	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, bus: o.Bus}
 	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, &o)}
 	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers, read: o.Read}
 	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
-	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read, heartbeat: o.Heartbeat, presence: o.Presence}
+	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read,
+		heartbeat: o.Heartbeat, presence: o.Presence}
 	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
 	s.nodes.table = &tableHandlers{responder: p, table: o.Figures.NodeTable, read: o.Read}
 	s.nodes.probe = &probeHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, read: o.Read}
@@ -191,9 +194,12 @@ func New(o Options) *Server {
 	}
 	s.operator.bulk = newBulkHandlers(p, s.jobs, s.nodes)
 	s.events = &eventHandlers{
-		responder: p, log: newEventCopy(o.Events), streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping, limit: newStreamLimit(maxEventStreams, "streams of events")},
+		responder: p, log: newEventCopy(o.Events),
+		streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping,
+			limit: newStreamLimit(maxEventStreams, "streams of events")},
 		live: &liveStreams{
-			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, reachable: o.StoreHealth.Reachable, access: s.access, instance: o.Bus.Instance, stopping: &s.stopping,
+			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, reachable: o.StoreHealth.Reachable, access: s.access,
+			instance: o.Bus.Instance, stopping: &s.stopping,
 			limit: newStreamLimit(maxLiveStreams, "open dashboards"),
 		},
 	}
@@ -210,7 +216,8 @@ func New(o Options) *Server {
 	s.sockets = &socketHandlers{
 		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, enforcer: enforcer, sessions: newSessionServer(&o, enforcer),
 	}
-	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, health: o.StoreHealth, partial: o.Partial, revocations: revoked, stopping: &s.stopping}
+	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, health: o.StoreHealth, partial: o.Partial,
+		revocations: revoked, stopping: &s.stopping}
 	s.status.stats = &statsHandlers{responder: p, reader: o.Figures.Stats, metrics: o.Metrics}
 	s.status.store = &storeHandlers{
 		responder: p, store: o.Figures.Store, calls: o.Metrics.StoreCalls, problem: s.status.storeProblem, work: run.NewGroup(),
@@ -218,7 +225,8 @@ func New(o Options) *Server {
 	s.status.pools = &poolHandlers{responder: p, reader: o.Figures.Pools}
 	s.status.tenants = &tenantHandlers{responder: p, gate: o.Figures.Tenants, jobs: o.Jobs, sessions: o.Sessions, peers: peers}
 	s.status.counts = &metricsHandlers{
-		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Figures.Stats, queued: o.QueuedReports,
+		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Figures.Stats,
+		queued: o.QueuedReports,
 	}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
 	s.handler = belowBasePath(o.Limits.BasePath, s.mount(s.routes()))

@@ -31,22 +31,27 @@ type sessionHandlers struct {
 func (h *sessionHandlers) routes() []route {
 	return []route{
 		{
-			method: "GET", path: "/v1/sessions", rule: jobReaders, peers: true, tag: "sessions", summary: "List the sessions of all instances, ordered by tenant and name",
+			method: "GET", path: "/v1/sessions", rule: jobReaders, peers: true, tag: "sessions",
+			summary:     "List the sessions of all instances, ordered by tenant and name",
 			description: "If an instance could not be asked, or does not answer, the list is partial.",
 			handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.SessionList](),
 			params: listParams("1000",
 				param{name: "tenant_id", description: "Only sessions of this tenant.", kind: "string"},
 				param{name: "search", description: "Only sessions whose name contains this.", kind: "string"},
 				param{name: "language", description: "Only sessions with this language.", kind: "string"},
-				param{name: "connected", description: "true: only sessions with a connected client. false: only those without.", kind: "boolean"},
+				param{name: "connected", description: "true: only sessions with a connected client. false: only those without.",
+					kind: "boolean"},
 				param{name: "instance", description: "Only sessions of this instance, by its incarnation.", kind: "string"},
 				param{name: "scope", description: "here: only the sessions of this instance.", kind: "string"},
 			),
 		},
 		{
 			method: "DELETE", path: "/v1/sessions/{id}", rule: jobSenders, action: "session.end", tag: "sessions", summary: "End a session",
-			description: "Every token that was minted for the session until now is revoked. The session, on whatever instance it is, ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A key may end 20 sessions a second, and 200 at once. A token that is minted afterwards can start another session of the same name.",
-			handler:     handle(h.responder, h.end), out: reflect.TypeFor[wire.SessionTerminated](),
+			description: "Every token that was minted for the session until now is revoked. The session, on whatever instance it is, " +
+				"ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A " +
+				"key may end 20 sessions a second, and 200 at once. A token that is minted afterwards can start another session of the " +
+				"same name.",
+			handler: handle(h.responder, h.end), out: reflect.TypeFor[wire.SessionTerminated](),
 			params: []param{
 				idParam("The session's name."),
 				{name: "tenant_id", description: "The tenant of the session, if the key has none.", kind: "string"},
@@ -110,7 +115,8 @@ func sortSessions(list []wire.SessionInfo) []wire.SessionInfo {
 		return 1
 	}
 	slices.SortFunc(list, func(a, b wire.SessionInfo) int {
-		return cmp.Or(cmp.Compare(a.TenantID, b.TenantID), cmp.Compare(a.SessionID, b.SessionID), cmp.Compare(connectedFirst(&a), connectedFirst(&b)))
+		return cmp.Or(cmp.Compare(a.TenantID, b.TenantID), cmp.Compare(a.SessionID, b.SessionID),
+			cmp.Compare(connectedFirst(&a), connectedFirst(&b)))
 	})
 	return slices.CompactFunc(list, func(a, b wire.SessionInfo) bool { return a.TenantID == b.TenantID && a.SessionID == b.SessionID })
 }
@@ -156,13 +162,18 @@ func (h *sessionHandlers) end(r *http.Request) (any, error) {
 	callOf(r.Context()).concerns("session", id, tenant)
 	if !h.allowEnd(principalOf(r.Context()).Key) {
 		callOf(r.Context()).reason = limitEnds
-		return nil, wire.Errorf(wire.RateLimited, "this key ends more than %d sessions a second: end them more slowly", endsPerSecond).RetryIn(time.Second)
+		return nil, wire.Errorf(wire.RateLimited, "this key ends more than %d sessions a second: end them more slowly",
+			endsPerSecond).RetryIn(time.Second)
 	}
 	entry := store.Revocation{
-		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: tenant, Name: id}, Ended: true, By: principalOf(r.Context()).Key,
+		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: tenant, Name: id}, Ended: true,
+		By: principalOf(r.Context()).Key,
 	}
-	if _, again := h.list.Find(entry.RevocationTarget); !again && !principalOf(r.Context()).AllTenants() && h.list.CountSessions(tenant) >= maxEndedSessions {
-		return nil, wire.Errorf(wire.RateLimited, "%d sessions of this tenant were ended whose tokens may be alive: give tokens a shorter life, or let an operator end it", maxEndedSessions)
+	if _, again := h.list.Find(entry.RevocationTarget); !again && !principalOf(r.Context()).AllTenants() &&
+		h.list.CountSessions(tenant) >= maxEndedSessions {
+		return nil, wire.Errorf(wire.RateLimited,
+			"%d sessions of this tenant were ended whose tokens may be alive: give tokens a shorter life, or let an operator end it",
+			maxEndedSessions)
 	}
 	exists, err := h.sessions.Exists(r.Context(), core.SessionKey{Tenant: tenant, Name: core.SessionID(id)})
 	if err == nil {

@@ -31,7 +31,8 @@ type sessionServer struct {
 
 func newSessionServer(o *Options, e *enforcer) *sessionServer {
 	return &sessionServer{
-		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.Limits.FirstMessage, tokenGrace: o.Access.TokenGrace, log: o.Log, work: run.NewGroup(),
+		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.Limits.FirstMessage, tokenGrace: o.Access.TokenGrace,
+		log: o.Log, work: run.NewGroup(),
 	}
 }
 
@@ -157,7 +158,8 @@ func (s *sessionServer) start(ctx context.Context, c *sessionConn, in *wire.Sess
 	if len(in.Langs) != 2 {
 		return nil, wire.Invalid("langs", "must be two languages, not %d", len(in.Langs))
 	}
-	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Remote: c.audit.by.address, Request: in}
+	p := session.StartParams{ID: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Remote: c.audit.by.address,
+		Request: in}
 	var e *wire.Error
 	for i, tag := range in.Langs {
 		if p.Langs[i], e = s.read.Lang("langs", tag); e != nil {
@@ -205,7 +207,8 @@ func (s *sessionServer) resume(ctx context.Context, c *sessionConn, in *wire.Ses
 		return nil, e
 	}
 	return s.sessions.Resume(ctx, session.ResumeParams{
-		Session: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Remote: c.audit.by.address, Token: in.ResumeToken, Last: in.LastSeq,
+		Session: core.SessionID(in.SessionID), Tenant: c.caller.Tenant, Caller: c.caller, Remote: c.audit.by.address, Token: in.ResumeToken,
+		Last:        in.LastSeq,
 		KeepaliveMS: in.KeepaliveMS,
 	}, c.ws)
 }
@@ -274,7 +277,8 @@ func decoded[T any](text []byte, fn func(*T) *wire.Error) *wire.Error {
 }
 
 func (s *sessionServer) handleChunk(conn *session.Connection, in *wire.AudioChunk) *wire.Error {
-	frame := session.AudioFrame{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data, Final: in.IsFinal, Traceparent: in.Traceparent}
+	frame := session.AudioFrame{Seq: in.Seq, Utterance: in.UtteranceID, Request: core.RequestID(in.RequestID), Data: in.Data,
+		Final: in.IsFinal, Traceparent: in.Traceparent}
 	if in.Seq < 0 {
 		return wire.Invalid("seq", "counts from 1")
 	}
@@ -308,7 +312,8 @@ func (s *sessionServer) parseUtterance(utterance, request, src string) (core.Lan
 		return "", e
 	}
 	if len(request) > maxSessionRequestID {
-		return "", wire.Invalid("request_id", "must be at most %d characters in a session: those of further parts are longer", maxSessionRequestID)
+		return "", wire.Invalid("request_id", "must be at most %d characters in a session: those of further parts are longer",
+			maxSessionRequestID)
 	}
 	if src == "" {
 		return "", nil

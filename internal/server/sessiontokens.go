@@ -26,8 +26,10 @@ func (h *tokenHandlers) routes() []route {
 	return append(h.logins.routes(), []route{
 		{
 			method: "POST", path: "/v1/sessions", rule: jobSenders, action: "session.mint", tag: "sockets", summary: "Mint a session token",
-			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser offers it as a second subprotocol, lingua.token.<token>.",
-			handler:     handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](), out: reflect.TypeFor[wire.SessionTokenResponse](),
+			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser " +
+				"offers it as a second subprotocol, lingua.token.<token>.",
+			handler: handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](),
+			out:   reflect.TypeFor[wire.SessionTokenResponse](),
 			codes: []wire.Code{wire.NotFound},
 		},
 	}...)
@@ -66,7 +68,8 @@ func (h *tokenHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) 
 	ring := h.auth.Keyring()
 	token, expires, err := ring.MintSession(p, id, tenant, ttl, h.revocations.Latest())
 	if err != nil {
-		return nil, wire.Errorf(wire.NotFound, "this scheduler mints no tokens: set auth.operator_keys and auth.session_secret, or auth.keys and auth.signers")
+		return nil, wire.Errorf(wire.NotFound,
+			"this scheduler mints no tokens: set auth.operator_keys and auth.session_secret, or auth.keys and auth.signers")
 	}
 	return &wire.SessionTokenResponse{SessionID: in.SessionID, Token: token, ExpiresMS: expires.UnixMilli()}, nil
 }

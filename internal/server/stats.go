@@ -14,8 +14,8 @@ import (
 
 // StatsReader has a copy of the last snapshot of the statistics.
 type StatsReader interface {
-	// Answer returns the snapshot as JSON, and whether it is stale: the head, which is appended to buf, and a rest that must not be changed. It
-	// does not wait.
+	// Answer returns the snapshot as JSON, and whether it is stale: the head, which is appended to buf, and a rest that must not be
+	// changed. It does not wait.
 	Answer(buf []byte) (head, rest []byte, stale bool, err *wire.Error)
 	// Snapshot returns when the snapshot was computed, in Unix milliseconds, and its age; 0 if there is none.
 	Snapshot() (generatedMS int64, age time.Duration)
@@ -36,13 +36,17 @@ type statsHandlers struct {
 func (h *statsHandlers) routes() []route {
 	return []route{{
 		method: "GET", path: "/api/v1/stats", rule: fleetReaders, tag: "operations", summary: "Show statistics of the whole fleet",
-		description: "One instance computes a snapshot every few seconds, and each instance answers with its last copy: stale and age_ms say how old it is. " +
-			"A request never waits for a snapshot. Periods are made of whole minutes, and of whole quarters of an hour for the last day, and end with the current one.",
+		description: "One instance computes a snapshot every few seconds, and each instance answers with its last copy: stale and " +
+			"age_ms say how old it is. " +
+			"A request never waits for a snapshot. Periods are made of whole minutes, and of whole quarters of an hour for the last " +
+			"day, and end with the current one.",
 		handler: h.show, out: reflect.TypeFor[wire.Stats](), codes: []wire.Code{wire.StatsNotReady},
 	}, {
-		method: "GET", path: "/api/v1/series", rule: fleetReaders, tag: "operations", summary: "Show figures of the whole fleet over the last hour",
-		description: "A point for each snapshot of the statistics. A request is answered from memory, and gets no points if there was no snapshot yet.",
-		handler:     handle(h.responder, h.series), out: reflect.TypeFor[wire.ClusterSeries](), params: []param{fromParam},
+		method: "GET", path: "/api/v1/series", rule: fleetReaders, tag: "operations",
+		summary: "Show figures of the whole fleet over the last hour",
+		description: "A point for each snapshot of the statistics. A request is answered from memory, and gets no points if there was " +
+			"no snapshot yet.",
+		handler: handle(h.responder, h.series), out: reflect.TypeFor[wire.ClusterSeries](), params: []param{fromParam},
 	}}
 }
 

@@ -39,21 +39,26 @@ type statusHandlers struct {
 func (h *statusHandlers) routes() []route {
 	return append(slices.Concat(h.stats.routes(), h.pools.routes(), h.tenants.routes(), h.counts.routes(), h.store.routes()), []route{
 		{
-			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version", handler: handle(h.responder, h.showVersion),
-			out: reflect.TypeFor[wire.VersionResponse](),
+			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version",
+			handler: handle(h.responder, h.showVersion),
+			out:     reflect.TypeFor[wire.VersionResponse](),
 		},
 		{
-			method: "GET", path: "/healthz", rule: everyone, tag: "operations", summary: "Liveness probe", handler: handle(h.responder, h.live),
-			out: reflect.TypeFor[wire.HealthResponse](),
+			method: "GET", path: "/healthz", rule: everyone, tag: "operations", summary: "Liveness probe",
+			handler: handle(h.responder, h.live),
+			out:     reflect.TypeFor[wire.HealthResponse](),
 		},
 		{
-			method: "GET", path: "/readyz", rule: everyone, tag: "operations", summary: "Readiness probe: whether this instance takes new work", handler: h.ready,
+			method: "GET", path: "/readyz", rule: everyone, tag: "operations",
+			summary: "Readiness probe: whether this instance takes new work", handler: h.ready,
 			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
 		},
 		{
-			method: "GET", path: "/metrics", rule: metricsReaders, programs: true, tag: "operations", summary: "Metrics for Prometheus", media: "text/plain",
-			description: "In the text format; also in OpenMetrics, with exemplars, and in protobuf, with native histograms, for a scraper that accepts these.",
-			handler:     promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP,
+			method: "GET", path: "/metrics", rule: metricsReaders, programs: true, tag: "operations", summary: "Metrics for Prometheus",
+			media: "text/plain",
+			description: "In the text format; also in OpenMetrics, with exemplars, and in protobuf, with native histograms, for a " +
+				"scraper that accepts these.",
+			handler: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP,
 		},
 	}...)
 }

@@ -43,9 +43,11 @@ type inspection struct {
 func (h *storeHandlers) routes() []route {
 	return []route{{
 		method: "GET", path: "/v1/store", rule: fleetReaders, tag: "operations", summary: "Show the shared store and its servers",
-		description: "As the answering instance sees it. The servers are asked in the background, at most every 5 s, and only while there are requests: " +
+		description: "As the answering instance sees it. The servers are asked in the background, at most every 5 s, and only while " +
+			"there are requests: " +
 			"a request waits only if it is the first one.",
-		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.StoreStatus](), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.StoreStatus](),
+		codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 	}}
 }
 
@@ -66,12 +68,14 @@ func (h *storeHandlers) show(r *http.Request) (any, error) {
 		out.Servers = append(out.Servers, viewServer(&last.Servers[i]))
 	}
 	if calls := h.calls.LastMinute(); calls.Calls > 0 {
-		out.Latency = &wire.StoreLatency{P50MS: millis(calls.P50), P99MS: millis(calls.P99), MaxMS: millis(calls.Max), Calls: int64(calls.Calls)}
+		out.Latency = &wire.StoreLatency{P50MS: millis(calls.P50), P99MS: millis(calls.P99), MaxMS: millis(calls.Max),
+			Calls: int64(calls.Calls)}
 	}
 	return out, nil
 }
 
-// inspected returns the last inspection, and begins another one if that was long ago. It waits only if there was none; nil: there is still none.
+// inspected returns the last inspection, and begins another one if that was long ago. It waits only if there was none; nil: there is still
+// none.
 func (h *storeHandlers) inspected(ctx context.Context) *inspection {
 	h.mu.Lock()
 	if h.running == nil && (h.last == nil || time.Since(h.last.at) >= inspectInterval) {
@@ -111,7 +115,8 @@ func (h *storeHandlers) close() { h.work.Close() }
 
 func viewServer(s *store.Server) wire.StoreServer {
 	v := wire.StoreServer{
-		Address: s.Address, Role: "replica", Slots: s.Slots, Healthy: s.Healthy, Version: s.Version, UsedMemory: s.Used, MaxMemory: s.Max, Policy: s.Policy,
+		Address: s.Address, Role: "replica", Slots: s.Slots, Healthy: s.Healthy, Version: s.Version, UsedMemory: s.Used, MaxMemory: s.Max,
+		Policy:        s.Policy,
 		UptimeSeconds: int64(s.Uptime.Seconds()), Clients: s.Clients,
 	}
 	if s.Primary {

@@ -8,8 +8,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// streamLimit bounds the streams of one kind that an instance has. Callers of one tenant cannot take them from the others, and all who are not
-// operators leave some to operators.
+// streamLimit bounds the streams of one kind that an instance has. Callers of one tenant cannot take them from the others, and all who are
+// not operators leave some to operators.
 type streamLimit struct {
 	max  int
 	what string // for messages, in the plural
@@ -38,9 +38,11 @@ func (l *streamLimit) begin(ctx context.Context) (end func(), e *wire.Error) {
 	defer l.mu.Unlock()
 	switch {
 	case l.open >= total:
-		return nil, wire.Errorf(wire.RateLimited, "this instance has %d %s, and you may not open another: close one, or try another instance", l.open, l.what).RetryIn(streamPing)
+		return nil, wire.Errorf(wire.RateLimited,
+			"this instance has %d %s, and you may not open another: close one, or try another instance", l.open, l.what).RetryIn(streamPing)
 	case tenant != "" && l.byTenant[tenant] >= ofTenant:
-		return nil, wire.Errorf(wire.RateLimited, "this instance has %d %s of your tenant, its maximum: close one, or try another instance", ofTenant, l.what).RetryIn(streamPing)
+		return nil, wire.Errorf(wire.RateLimited, "this instance has %d %s of your tenant, its maximum: close one, or try another instance",
+			ofTenant, l.what).RetryIn(streamPing)
 	}
 	l.open++
 	if tenant != "" {

@@ -27,9 +27,11 @@ type tenantHandlers struct {
 
 func (h *tenantHandlers) routes() []route {
 	return []route{{
-		method: "GET", path: "/v1/tenants", rule: jobReaders, peers: true, tag: "operations", summary: "List the tenants with their limits and what they use",
-		description: "The limits are those of the answering instance. What is counted against a limit is the same on all instances. A caller of one tenant sees only that one.",
-		handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.TenantList](),
+		method: "GET", path: "/v1/tenants", rule: jobReaders, peers: true, tag: "operations",
+		summary: "List the tenants with their limits and what they use",
+		description: "The limits are those of the answering instance. What is counted against a limit is the same on all instances. A " +
+			"caller of one tenant sees only that one.",
+		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.TenantList](),
 		params: listParams("100",
 			param{name: "tenant_id", description: "Only this tenant.", kind: "string"},
 			param{name: "scope", description: "here: only what the answering instance counts itself.", kind: "string"},

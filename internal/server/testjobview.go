@@ -12,8 +12,10 @@ import (
 func viewTestJob(o *dispatch.ProbeOutcome) *wire.ProbeResult {
 	j := o.Job
 	out := &wire.ProbeResult{
-		NodeID: string(j.Node), OK: j.State == core.StateDone, JobID: string(j.ID), State: j.State.String(), Reason: string(j.Reason), Detail: j.Detail,
-		SrcLang: string(j.Direction.Src), TgtLang: string(j.Direction.Tgt), StartedMS: o.Started.UnixMilli(), ResultWithheld: len(j.Result) > 0,
+		NodeID: string(j.Node), OK: j.State == core.StateDone, JobID: string(j.ID), State: j.State.String(), Reason: string(j.Reason),
+		Detail:  j.Detail,
+		SrcLang: string(j.Direction.Src), TgtLang: string(j.Direction.Tgt), StartedMS: o.Started.UnixMilli(),
+		ResultWithheld: len(j.Result) > 0,
 	}
 	before := o.Started
 	stage := func(into **int64, at time.Time) {

@@ -39,7 +39,8 @@ func (e *tokenExpiry) warn() {
 		return // it was renewed
 	}
 	e.ws.Send(wire.Warning{
-		Code: wire.TokenExpired, Detail: fmt.Sprintf("the session token has expired: send session_update with another one within %s, or the connection is closed", e.grace),
+		Code: wire.TokenExpired, Detail: fmt.Sprintf("the session token has expired: send session_update with another one within %s, or "+
+			"the connection is closed", e.grace),
 	})
 	e.timer = time.AfterFunc(time.Until(e.caller.Expires.Add(e.grace)), e.close)
 }
@@ -48,7 +49,8 @@ func (e *tokenExpiry) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if !e.stopped && !time.Now().Before(e.caller.Expires.Add(e.grace)) {
-		e.ws.Close(wire.CloseUnauthorized, wire.Errorf(wire.Unauthorized, "the session token has expired: mint another one for this session, and resume"))
+		e.ws.Close(wire.CloseUnauthorized,
+			wire.Errorf(wire.Unauthorized, "the session token has expired: mint another one for this session, and resume"))
 	}
 }
 

@@ -17,11 +17,13 @@ const defaultWaitingPage = 100
 func (h *jobHandlers) waitingRoute() route {
 	return route{
 		method: "GET", path: "/v1/waiting", rule: jobReaders, tag: "jobs", summary: "List the requests that wait for a slot",
-		description: "Of all instances, with how long each waits, its place and an estimate, and counted by pool, class and tenant. A caller of one tenant sees only what is of that tenant, and nothing that is counted of others.",
-		handler:     handle(h.responder, h.waiting), out: reflect.TypeFor[wire.WaitingList](),
+		description: "Of all instances, with how long each waits, its place and an estimate, and counted by pool, class and tenant. A " +
+			"caller of one tenant sees only what is of that tenant, and nothing that is counted of others.",
+		handler: handle(h.responder, h.waiting), out: reflect.TypeFor[wire.WaitingList](),
 		params: []param{
 			{name: "tenant_id", description: "Only requests of this tenant.", kind: "string"},
-			{name: "pool", description: "Only requests that wait in the queue of this capability pool; given and empty: those that are bound to none.", kind: "string"},
+			{name: "pool", description: "Only requests that wait in the queue of this capability pool; given and empty: those that are " +
+				"bound to none.", kind: "string"},
 			{name: "limit", description: "The maximum length of each list, 100 by default, at most 1000.", kind: "integer"},
 		},
 		codes: []wire.Code{wire.SchedulerDependencyDown},
@@ -67,12 +69,14 @@ func (h *jobHandlers) waiting(r *http.Request) (any, error) {
 func viewWaiting(v *dispatch.WaitingView, all bool) *wire.WaitingList {
 	out := &wire.WaitingList{
 		NowMS: v.Now, Total: v.Total, Truncated: v.Truncated, Requests: make([]wire.WaitingRequest, len(v.Requests)),
-		Pools: make([]wire.WaitingPool, len(v.Pools)), Classes: make([]wire.WaitingClass, len(v.Classes)), Tenants: make([]wire.WaitingTenant, len(v.Tenants)),
+		Pools: make([]wire.WaitingPool, len(v.Pools)), Classes: make([]wire.WaitingClass, len(v.Classes)),
+		Tenants: make([]wire.WaitingTenant, len(v.Tenants)),
 	}
 	for i := range v.Requests {
 		w := &v.Requests[i]
 		out.Requests[i] = wire.WaitingRequest{
-			JobID: string(w.Job), TenantID: w.Tenant, PoolID: string(w.Pool), WaitingRequirements: viewRequirements(&w.Class), SinceMS: w.Since, DeadlineMS: w.Deadline,
+			JobID: string(w.Job), TenantID: w.Tenant, PoolID: string(w.Pool), WaitingRequirements: viewRequirements(&w.Class),
+			SinceMS: w.Since, DeadlineMS: w.Deadline,
 			Place: w.Place, EstimateMS: viewEstimate(w.Estimate), Instance: w.Instance,
 		}
 	}
@@ -80,16 +84,19 @@ func viewWaiting(v *dispatch.WaitingView, all bool) *wire.WaitingList {
 		out.Pools[i] = wire.WaitingPool{PoolID: string(g.Pool), Waiting: g.Waiting, OldestMS: g.Oldest}
 	}
 	for i, g := range v.Classes {
-		out.Classes[i] = wire.WaitingClass{PoolID: string(g.Pool), WaitingRequirements: viewRequirements(g.Class), Waiting: g.Waiting, OldestMS: g.Oldest}
+		out.Classes[i] = wire.WaitingClass{PoolID: string(g.Pool), WaitingRequirements: viewRequirements(g.Class), Waiting: g.Waiting,
+			OldestMS: g.Oldest}
 		if all && g.Interval.Known() {
 			ms := float64(g.Interval.US) / 1000
 			out.Classes[i].IntervalMS = &ms
 		}
 	}
 	for i, g := range v.Tenants {
-		out.Tenants[i] = wire.WaitingTenant{PoolID: string(g.Pool), TenantID: string(*g.Tenant), Waiting: g.Waiting, OldestMS: g.Oldest, Weight: g.Weight}
+		out.Tenants[i] = wire.WaitingTenant{PoolID: string(g.Pool), TenantID: string(*g.Tenant), Waiting: g.Waiting, OldestMS: g.Oldest,
+			Weight: g.Weight}
 		if all {
-			out.Tenants[i].Share = &wire.WaitingShare{Granted: g.Share.Granted, Entitled: g.Share.Entitled, WindowMS: g.Share.Window.Milliseconds()}
+			out.Tenants[i].Share = &wire.WaitingShare{Granted: g.Share.Granted, Entitled: g.Share.Entitled,
+				WindowMS: g.Share.Window.Milliseconds()}
 		}
 	}
 	return out
@@ -100,7 +107,8 @@ func viewCancelledWaiting(w *dispatch.CancelledWait) wire.Job {
 	since := w.Since.UnixMilli()
 	return wire.Job{
 		JobID: string(w.Job), TenantID: string(w.Tenant), SrcLang: string(w.Direction.Src), TgtLang: string(w.Direction.Tgt),
-		State: core.StateCancelled.String(), Reason: string(core.ReasonCancelled), CreatedMS: since, UpdatedMS: since, DeadlineMS: w.Until.UnixMilli(), Attempts: []wire.Attempt{},
+		State: core.StateCancelled.String(), Reason: string(core.ReasonCancelled), CreatedMS: since, UpdatedMS: since,
+		DeadlineMS: w.Until.UnixMilli(), Attempts: []wire.Attempt{},
 	}
 }
 
@@ -128,7 +136,8 @@ func viewExplainedWait(w *dispatch.ExplainedWait) *wire.ExplainWait {
 		return nil
 	}
 	out := &wire.ExplainWait{
-		PoolID: string(w.Pool), Place: w.Place, TenantWaiting: w.TenantWaiting, EstimateMS: viewEstimate(w.Estimate), Refusal: string(w.Refusal), Detail: w.Detail,
+		PoolID: string(w.Pool), Place: w.Place, TenantWaiting: w.TenantWaiting, EstimateMS: viewEstimate(w.Estimate),
+		Refusal: string(w.Refusal), Detail: w.Detail,
 	}
 	if w.OtherTenants >= 0 {
 		out.OtherTenants, out.OtherClasses = &w.OtherTenants, &w.OtherClasses

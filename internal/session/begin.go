@@ -62,7 +62,8 @@ func (in *intake) checkBegin() *wire.Error {
 		return wire.Errorf(wire.RateLimited, "%d utterances wait for their results: send fewer at once", n).RetryIn(time.Second)
 	}
 	if !in.startLimit.Allow() {
-		return wire.Errorf(wire.RateLimited, "at most %d utterances may begin each second", in.session.registry.cfg.UtteranceRate).RetryIn(time.Second)
+		return wire.Errorf(wire.RateLimited, "at most %d utterances may begin each second",
+			in.session.registry.cfg.UtteranceRate).RetryIn(time.Second)
 	}
 	return nil
 }

@@ -103,7 +103,8 @@ func (s *settings) setSegmentation(c *Config, in *wire.SessionSegmentation) *wir
 	case in.PauseMS != 0 && (in.PauseMS < 100 || in.PauseMS > 10_000):
 		return wire.Invalid("segmentation.pause_ms", "must be between 100 and 10000, not %d", in.PauseMS)
 	case in.MaxUtteranceMS != 0 && (in.MaxUtteranceMS < 1_000 || in.MaxUtteranceMS > c.MaxUtterance.Milliseconds()):
-		return wire.Invalid("segmentation.max_utterance_ms", "must be between 1000 and %d, not %d", c.MaxUtterance.Milliseconds(), in.MaxUtteranceMS)
+		return wire.Invalid("segmentation.max_utterance_ms", "must be between 1000 and %d, not %d", c.MaxUtterance.Milliseconds(),
+			in.MaxUtteranceMS)
 	case in.SilenceLevel < 0 || in.SilenceLevel > 1:
 		return wire.Invalid("segmentation.silence_level", "must be between 0 and 1, not %v", in.SilenceLevel)
 	case in.Mode != "" && in.Mode != wire.SegmentAuto && in.Mode != wire.SegmentManual:
@@ -130,7 +131,8 @@ func (s *settings) segmentation() wire.SessionSegmentation {
 	if s.Manual {
 		mode = wire.SegmentManual
 	}
-	return wire.SessionSegmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.MaxUtterance.Milliseconds(), SilenceLevel: s.Silence}
+	return wire.SessionSegmentation{Mode: mode, PauseMS: s.Pause.Milliseconds(), MaxUtteranceMS: s.MaxUtterance.Milliseconds(),
+		SilenceLevel: s.Silence}
 }
 
 // audio returns the format of the session's audio as it is reported to the client.
@@ -197,7 +199,8 @@ func (s *Session) setOptions(o core.Options) *wire.Error {
 	}
 	if total > maxPendingOptionBytes {
 		return wire.FieldErrorf(wire.RateLimited, "options",
-			"the options of the utterances that wait for their results take more than %d bytes: wait for some of them", maxPendingOptionBytes)
+			"the options of the utterances that wait for their results take more than %d bytes: wait for some of them",
+			maxPendingOptionBytes)
 	}
 	s.options = next
 	return nil

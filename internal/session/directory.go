@@ -134,15 +134,17 @@ func (d *Directory) JobEnded(ctx context.Context, job *core.Job, received time.T
 }
 
 // append appends the terminal message of an utterance to its session's outbox, unless another instance than by owns the
-// session, and delivers it if this instance has the session. Its result was received here at a time; zero: it is not a node's result. It reports
-// whether the message is the one that counts.
-func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage, received time.Time) (stored bool, _ error) {
+// session, and delivers it if this instance has the session. Its result was received here at a time; zero: it is not a node's result. It
+// reports whether the message is the one that counts.
+func (d *Directory) append(ctx context.Context, by store.Ownership, spec *core.Spec, m *terminalMessage, received time.Time) (stored bool,
+	_ error) {
 	turn := spec.Utterance.Turn
 	body, err := m.encode()
 	if err != nil {
 		return false, err
 	}
-	a, err := d.store.Append(ctx, store.AppendParams{Session: spec.SessionRef(), Index: turn - 1, Body: body, Keep: d.cfg.keep(), MaxBytes: d.cfg.OutboxBytes, By: by})
+	a, err := d.store.Append(ctx, store.AppendParams{Session: spec.SessionRef(), Index: turn - 1, Body: body, Keep: d.cfg.keep(),
+		MaxBytes: d.cfg.OutboxBytes, By: by})
 	if err != nil {
 		return false, err
 	}

@@ -93,7 +93,8 @@ func (in *intake) receive(f *AudioFrame) *wire.Error {
 	if f.Seq != 0 && f.Seq <= in.received {
 		in.acknowledge(false)
 		if in.fresh != 0 && f.Seq >= in.fresh { // not sent again after a reconnect: the client counts in another way
-			return wire.Invalid("seq", "audio frame %d came over this connection before; frames are numbered from 1 and through all utterances, so the next is %d", f.Seq, in.received+1)
+			return wire.Invalid("seq", "audio frame %d came over this connection before; frames are numbered from 1 and through all "+
+				"utterances, so the next is %d", f.Seq, in.received+1)
 		}
 		return nil // it was sent again, and had arrived
 	}
@@ -301,7 +302,8 @@ func (in *intake) commit(end utteranceEnd) {
 	if first := s.requests.find(u.request); first != nil {
 		end.final = true
 		in.discard(u, end)
-		s.warn(wire.DuplicateRequest, first.job, "request_id "+string(u.request)+" was used before in this session; the job is "+string(first.job))
+		s.warn(wire.DuplicateRequest, first.job,
+			"request_id "+string(u.request)+" was used before in this session; the job is "+string(first.job))
 		return
 	}
 	s.assignTurn(u, end.reason)

@@ -175,7 +175,8 @@ func (o *outbox) restoreNext() {
 	}
 	u.result.stored = false
 	s, m := o.session, o.cached[seq]
-	s.registry.log.Warn("the store has lost a result that waited for an earlier one", "session_id", s.ref.Name, "job_id", u.job, "known", m != nil)
+	s.registry.log.Warn("the store has lost a result that waited for an earlier one", "session_id", s.ref.Name, "job_id", u.job, "known",
+		m != nil)
 	s.registry.background.Go(func(ctx context.Context) {
 		if m != nil {
 			s.registry.placer.appendTerminal(ctx, u, m)

@@ -141,8 +141,8 @@ type lastPlacement struct {
 	At   time.Time
 }
 
-// recordPlacement records the node of an utterance and, if it is known, its pool, unless a later one was placed before. The caller holds the
-// lock.
+// recordPlacement records the node of an utterance and, if it is known, its pool, unless a later one was placed before. The caller holds
+// the lock.
 func (s *Session) recordPlacement(turn int64, node core.NodeID, pool core.PoolID) {
 	last := s.lastPlaced
 	if turn < last.Turn || turn == last.Turn && node == last.Node {
@@ -180,7 +180,8 @@ func (u *utterance) dispatchWait(cfg *Config) dispatch.Wait {
 // waitingInterval is how often a session is told that one of its utterances waits.
 const waitingInterval = time.Second
 
-// announceWait tells the client that the utterance waits for a slot, and for how much longer, unless it was told of another one a moment ago.
+// announceWait tells the client that the utterance waits for a slot, and for how much longer, unless it was told of another one a moment
+// ago.
 func (u *utterance) announceWait(estimate time.Duration) {
 	s := u.session
 	s.mu.Lock()

@@ -90,5 +90,6 @@ func (r *Registry) isDraining() bool {
 
 // drainingError is the error for a client that connects while clients are asked to go away.
 func drainingError() *wire.Error {
-	return wire.Errorf(wire.AllCandidatesFullOrFailed, "this instance is stopping: connect again, and another will answer").RetryIn(time.Second)
+	return wire.Errorf(wire.AllCandidatesFullOrFailed,
+		"this instance is stopping: connect again, and another will answer").RetryIn(time.Second)
 }

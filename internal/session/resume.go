@@ -113,8 +113,9 @@ func (s *Session) resume(p *ResumeParams, found storedMessages, conn Conn) (*Con
 	o.confirm(p.Last)
 	s.intake.skipEnded()
 	answer := wire.SessionResumed{
-		SessionID: string(s.ref.Name), Recovered: recovered, NextAudioSeq: s.intake.received + 1, LastSeq: o.last, AudioNeeded: s.intake.neededAudio(),
-		Speech: s.speech.announced(p.Last), KeepaliveMS: p.KeepaliveMS,
+		SessionID: string(s.ref.Name), Recovered: recovered, NextAudioSeq: s.intake.received + 1, LastSeq: o.last,
+		AudioNeeded: s.intake.neededAudio(),
+		Speech:      s.speech.announced(p.Last), KeepaliveMS: p.KeepaliveMS,
 	}
 	if s.intake.open != nil {
 		answer.OpenUtterance = s.intake.open.id
@@ -203,7 +204,8 @@ func (r *Registry) tryTakeOver(ctx context.Context, p *ResumeParams) (*Session, 
 	}
 	s.ownership.Epoch = stored.Epoch + 1
 	held, err := r.store.SaveSession(ctx, store.SaveParams{
-		Session: s.ref, Ownership: s.ownership, TakeOver: true, Expected: stored.Body, Body: stored.Body, Keep: r.cfg.keep(), Known: s.outbox.last,
+		Session: s.ref, Ownership: s.ownership, TakeOver: true, Expected: stored.Body, Body: stored.Body, Keep: r.cfg.keep(),
+		Known: s.outbox.last,
 	})
 	if err != nil {
 		return nil, r.storeDown(err)

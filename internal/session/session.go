@@ -302,7 +302,8 @@ func (m *monitor) check() {
 			s.registry.endCount(s.ref)
 		}
 		if s.conn != nil {
-			s.conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded, "nothing was received for %s: send keepalive, or end the session", timeout))
+			s.conn.Close(wire.CloseIdle, wire.Errorf(wire.DeadlineExceeded,
+				"nothing was received for %s: send keepalive, or end the session", timeout))
 		}
 		s.finish()
 		return
@@ -329,7 +330,8 @@ func (m *monitor) checkPending() {
 			}
 			s.expireUtterance(u, reason)
 		case !u.placement.active:
-			s.registry.background.Go(func(ctx context.Context) { _, _ = s.registry.jobs.ResumeWithAudio(ctx, u.job) }) // the next check retries it
+			// the next check retries it
+			s.registry.background.Go(func(ctx context.Context) { _, _ = s.registry.jobs.ResumeWithAudio(ctx, u.job) })
 		}
 	}
 }

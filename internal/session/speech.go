@@ -255,7 +255,8 @@ func (d *speechDelivery) interrupt(u *utterance) {
 func (d *speechDelivery) warnInterrupted(received int64) {
 	for _, i := range d.interrupted {
 		if i.seq <= received {
-			d.session.warn(wire.SpeechLost, i.job, "the spoken result of "+string(i.job)+" was cut off with the connection; it is not sent again")
+			d.session.warn(wire.SpeechLost, i.job,
+				"the spoken result of "+string(i.job)+" was cut off with the connection; it is not sent again")
 		}
 	}
 	d.interrupted = nil

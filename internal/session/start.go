@@ -118,7 +118,8 @@ func (r *Registry) create(ctx context.Context, s *Session) (bool, error) {
 	}
 	held := false
 	for range takeOverTries {
-		held, err = r.store.SaveSession(ctx, store.SaveParams{Session: s.ref, Ownership: s.ownership, TakeOver: true, Body: body, Keep: r.cfg.keep()})
+		held, err = r.store.SaveSession(ctx,
+			store.SaveParams{Session: s.ref, Ownership: s.ownership, TakeOver: true, Body: body, Keep: r.cfg.keep()})
 		if err == nil {
 			break
 		}

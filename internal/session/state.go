@@ -45,8 +45,10 @@ type savedUtterance struct {
 // encodeState returns the session's state as it is saved. The caller holds the lock.
 func (s *Session) encodeState() ([]byte, error) {
 	state := savedSession{
-		TokenHash: s.tokenHash, Started: s.started, Known: s.known, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned, Acked: s.outbox.acked, Counted: s.outbox.counted,
-		Results: s.outbox.totals.Results, Errors: s.outbox.totals.Errors, AudioMS: s.outbox.totals.AudioMS, Closed: s.intake.closed, LastPlaced: s.lastPlaced,
+		TokenHash: s.tokenHash, Started: s.started, Known: s.known, Settings: s.settings, Turns: s.turns, Assigned: s.intake.assigned,
+		Acked: s.outbox.acked, Counted: s.outbox.counted,
+		Results: s.outbox.totals.Results, Errors: s.outbox.totals.Errors, AudioMS: s.outbox.totals.AudioMS, Closed: s.intake.closed,
+		LastPlaced: s.lastPlaced,
 		Reconnects: s.activity.reconnects,
 	}
 	index := map[*optionSet]int{s.options: 0}
@@ -59,7 +61,8 @@ func (s *Session) encodeState() ([]byte, error) {
 		}
 		state.Pending = append(state.Pending, savedUtterance{
 			Turn: u.turn, FirstSeq: u.firstSeq, LastSeq: u.lastSeq, ID: u.id, Request: u.request, Direction: u.direction,
-			AudioMS: u.spec.Utterance.AudioMS, Options: at, TTS: u.spec.Options.RequireTTS, Continues: u.spec.Utterance.Continues, Reason: u.reason,
+			AudioMS: u.spec.Utterance.AudioMS, Options: at, TTS: u.spec.Options.RequireTTS, Continues: u.spec.Utterance.Continues,
+			Reason: u.reason,
 		})
 	}
 	return json.Marshal(state)

@@ -99,11 +99,13 @@ func newTerminalMessage(job *core.Job) (*terminalMessage, error) {
 	parts := lagOf(job)
 	r := wire.SessionResult{
 		Seq: u.Turn, JobID: string(job.ID), RequestID: string(job.Request), UtteranceID: u.ID,
-		UtteranceIndex: u.Turn - 1, Continues: continuesIndex(&job.Spec), FirstSeq: frames.First, LastSeq: frames.Last, AttemptID: job.Attempt,
-		SrcLang: string(job.Direction.Src), TgtLang: string(job.Direction.Tgt),
+		UtteranceIndex: u.Turn - 1, Continues: continuesIndex(&job.Spec), FirstSeq: frames.First, LastSeq: frames.Last,
+		AttemptID: job.Attempt,
+		SrcLang:   string(job.Direction.Src), TgtLang: string(job.Direction.Tgt),
 		TextSrc: result.TextSrc, TextTgt: result.TextTgt, Result: job.Result,
 		Latency: wire.SessionLatency{
-			TotalMS: parts.WaitMS + parts.DispatchMS + parts.NodeMS, WaitMS: parts.WaitMS, DispatchMS: parts.DispatchMS, NodeMS: parts.NodeMS,
+			TotalMS: parts.WaitMS + parts.DispatchMS + parts.NodeMS, WaitMS: parts.WaitMS, DispatchMS: parts.DispatchMS,
+			NodeMS:         parts.NodeMS,
 			SegmentationMS: parts.SegmentationMS, StagesMS: result.Latency,
 		},
 		Usage: wire.SessionUsage{AudioMS: u.AudioMS},

@@ -40,7 +40,8 @@ type Info struct {
 // info describes the session. The caller holds the lock.
 func (s *Session) info() *Info {
 	return &Info{
-		SessionKey: s.ref.SessionKey, Caller: s.caller, Langs: s.settings.Langs, Started: s.started, Known: s.known, Connected: s.conn != nil,
+		SessionKey: s.ref.SessionKey, Caller: s.caller, Langs: s.settings.Langs, Started: s.started, Known: s.known,
+		Connected:  s.conn != nil,
 		Utterances: s.turns, Pending: len(s.outbox.pending),
 	}
 }
@@ -149,8 +150,8 @@ func (c *Config) isRevoked(key core.SessionKey, state *savedSession) bool {
 	return c.Revocations != nil && c.Revocations.SessionRevoked(key, state.Started, state.Known) != nil
 }
 
-// latestRevocation is the time of the latest revocation that is known where a session starts: to this instance, or to the one that minted the
-// token of its client.
+// latestRevocation is the time of the latest revocation that is known where a session starts: to this instance, or to the one that minted
+// the token of its client.
 func (c *Config) latestRevocation(caller *auth.Principal) (latest time.Time) {
 	if c.Revocations != nil {
 		latest = c.Revocations.Latest()
@@ -179,7 +180,8 @@ func (r *Registry) dropRevoked(ctx context.Context, key core.SessionKey) (free b
 	return false, nil
 }
 
-// tryDropRevoked is one try of dropRevoked. It reports whether the name is free, and if not, whether there is a revoked session of the name.
+// tryDropRevoked is one try of dropRevoked. It reports whether the name is free, and if not, whether there is a revoked session of the
+// name.
 func (r *Registry) tryDropRevoked(ctx context.Context, key core.SessionKey) (free, revoked bool, err error) {
 	stored, err := r.store.LoadSession(ctx, key)
 	if err != nil {
@@ -197,7 +199,8 @@ func (r *Registry) tryDropRevoked(ctx context.Context, key core.SessionKey) (fre
 	}
 	held, err := r.store.SaveSession(ctx, store.SaveParams{
 		Session:   core.SessionRef{SessionKey: key, Incarnation: stored.Incarnation},
-		Ownership: store.Ownership{Owner: r.cfg.Instance, Epoch: stored.Epoch + 1}, TakeOver: true, Expected: stored.Body, Body: stored.Body, Keep: dropKeep,
+		Ownership: store.Ownership{Owner: r.cfg.Instance, Epoch: stored.Epoch + 1}, TakeOver: true, Expected: stored.Body,
+		Body: stored.Body, Keep: dropKeep,
 	})
 	if err != nil {
 		return false, false, r.storeDown(err)

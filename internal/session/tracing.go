@@ -44,7 +44,8 @@ func (p *placer) exportSteps(u *utterance, steps *tracing.Steps) {
 // traceAppend records that the outcome of a job was appended to the outbox of its session, in the attempt that a token names.
 func traceAppend(trace *tracing.Trace, token core.Token, began time.Time, size int, err error) {
 	span := tracing.Span{
-		Parent: trace.Attempt(token), Name: tracing.SpanAppend, Start: began, End: time.Now(), Attrs: []tracing.Attr{tracing.Number(tracing.AttrBytes, size)},
+		Parent: trace.Attempt(token), Name: tracing.SpanAppend, Start: began, End: time.Now(),
+		Attrs: []tracing.Attr{tracing.Number(tracing.AttrBytes, size)},
 	}
 	if err != nil {
 		span.Error = string(wire.SchedulerDependencyDown)
@@ -62,5 +63,6 @@ func traceSend(trace *tracing.Trace, stored time.Time, m *terminalMessage) {
 	if stored.IsZero() {
 		stored = now // it was found in the outbox
 	}
-	trace.Record(tracing.Span{Parent: parent, Name: tracing.SpanSend, Start: stored, End: now, Attrs: []tracing.Attr{tracing.Number(tracing.AttrBytes, len(m.body))}})
+	trace.Record(tracing.Span{Parent: parent, Name: tracing.SpanSend, Start: stored, End: now,
+		Attrs: []tracing.Attr{tracing.Number(tracing.AttrBytes, len(m.body))}})
 }

@@ -93,7 +93,8 @@ func (u *utterance) reserveAudio(size int) *wire.Error {
 		return wire.Errorf(wire.PayloadTooLarge, "the utterance is larger than %d bytes", r.cfg.MaxUtteranceBytes)
 	}
 	if !r.audio.Reserve(size) {
-		return wire.Errorf(wire.RateLimited, "this instance holds as much audio as it can: resume in a moment, on another instance if there is one").RetryIn(time.Second)
+		return wire.Errorf(wire.RateLimited,
+			"this instance holds as much audio as it can: resume in a moment, on another instance if there is one").RetryIn(time.Second)
 	}
 	return nil
 }

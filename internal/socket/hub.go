@@ -108,7 +108,9 @@ func (h *Hub) admit(addr netip.Addr, counted bool) (int, *wire.Error) {
 	}
 	if !counted {
 		if h.refusals >= maxRefusals {
-			return http.StatusTooManyRequests, wire.Errorf(wire.RateLimited, "too many connections are being refused: try again with a valid credential").RetryIn(retryAfter)
+			return http.StatusTooManyRequests,
+				wire.Errorf(wire.RateLimited, "too many connections are being refused: try again with a valid "+
+					"credential").RetryIn(retryAfter)
 		}
 		h.refusals++
 	}

@@ -110,8 +110,9 @@ func newStepCounts() *stepCounts {
 func newPoint(s *wire.Stats, c *stepCounts, before *wire.ClusterPoint, interval time.Duration) wire.ClusterPoint {
 	p := wire.ClusterPoint{
 		AtMS: s.GeneratedMS, SpanMS: interval.Milliseconds(),
-		Done: c.Outcomes[core.StateDone.String()], Failed: c.Outcomes[core.StateFailed.String()], Cancelled: c.Outcomes[core.StateCancelled.String()],
-		Refused: c.Refused.sum(), Waiting: c.waiting, InFlight: s.InFlight, Sessions: s.Sessions, Instances: s.Instances.Present,
+		Done: c.Outcomes[core.StateDone.String()], Failed: c.Outcomes[core.StateFailed.String()],
+		Cancelled: c.Outcomes[core.StateCancelled.String()],
+		Refused:   c.Refused.sum(), Waiting: c.waiting, InFlight: s.InFlight, Sessions: s.Sessions, Instances: s.Instances.Present,
 		Ready: s.Nodes.Ready, Degraded: s.Nodes.Degraded, Draining: s.Nodes.Draining, Ejected: s.Nodes.Ejected,
 		Disconnected: s.Nodes.Disconnected, Offline: s.Nodes.Offline, Slots: s.Nodes.Slots,
 		Retries: max(0, c.retries), UsedSlots: usedSlots(s), Lag: lagOf(&c.lag),
@@ -126,8 +127,8 @@ func newPoint(s *wire.Stats, c *stepCounts, before *wire.ClusterPoint, interval 
 	return p
 }
 
-// usedSlots returns how many slots of the ready nodes are in use. The leader has not heard of each node lately, but it knows how many jobs are
-// in flight, and each of them uses a slot.
+// usedSlots returns how many slots of the ready nodes are in use. The leader has not heard of each node lately, but it knows how many jobs
+// are in flight, and each of them uses a slot.
 func usedSlots(s *wire.Stats) int { return min(max(s.Nodes.UsedSlots, s.InFlight), s.Nodes.Slots) }
 
 // lagOf describes the lag of the results of a step; nil: there were none.
@@ -139,7 +140,8 @@ func lagOf(l *telemetry.LagDurations) *wire.ClusterLag {
 		return wire.Quantiles{P50MS: d.QuantileMS(0.5), P95MS: d.QuantileMS(0.95), P99MS: d.QuantileMS(0.99)}
 	}
 	return &wire.ClusterLag{Quantiles: quantiles(&l.Total), Stages: wire.LagStages{
-		Segmentation: quantiles(&l.Segmentation), Wait: quantiles(&l.Wait), Dispatch: quantiles(&l.Dispatch), Node: quantiles(&l.Node), Return: quantiles(&l.Return),
+		Segmentation: quantiles(&l.Segmentation), Wait: quantiles(&l.Wait), Dispatch: quantiles(&l.Dispatch), Node: quantiles(&l.Node),
+		Return: quantiles(&l.Return),
 	}}
 }
 

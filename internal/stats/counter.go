@@ -44,20 +44,21 @@ type Counter struct {
 
 // NewCounter makes the counter of an instance, which publishes at an interval.
 func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration, log *slog.Logger) *Counter {
-	return &Counter{instance: instance, store: st, interval: interval, log: log, seed: maphash.MakeSeed(), total: newTally(), tracker: health.NewTracker()}
+	return &Counter{instance: instance, store: st, interval: interval, log: log, seed: maphash.MakeSeed(), total: newTally(),
+		tracker: health.NewTracker()}
 }
 
 // OnSuspect makes fn be called again and again with each node that is an outlier by what this instance has seen itself. It must be called
 // before Run.
 func (c *Counter) OnSuspect(fn func(core.NodeID)) { c.suspect = fn }
 
-// Follow makes the counter take account of what is known of nodes; the function returns nil for a node that is not in the fleet. What is seen
-// of a node on probation is published although it does not fail. It must be called before Run.
+// Follow makes the counter take account of what is known of nodes; the function returns nil for a node that is not in the fleet. What is
+// seen of a node on probation is published although it does not fail. It must be called before Run.
 func (c *Counter) Follow(node func(core.NodeID) *core.Node) { c.node = node }
 
-// blameless reports whether something that was observed of a node says nothing about it. Attempts that end while it is ejected began before, and
-// would be held against it on its probation. A delivery that was refused to a node with a WebSocket failed because its connection, or the
-// instance to which it is connected, is gone: otherwise the nodes of an instance that died would be ejected.
+// blameless reports whether something that was observed of a node says nothing about it. Attempts that end while it is ejected began
+// before, and would be held against it on its probation. A delivery that was refused to a node with a WebSocket failed because its
+// connection, or the instance to which it is connected, is gone: otherwise the nodes of an instance that died would be ejected.
 func (c *Counter) blameless(o *observation) bool {
 	if c.node == nil {
 		return false
@@ -211,7 +212,8 @@ func (c *Counter) Run(ctx context.Context) {
 			if failed := err != nil && ctx.Err() == nil; failed != failing {
 				failing = failed
 				if failed {
-					c.log.Warn("what this instance has counted could not be published; the statistics lack it until it can be", "error", err)
+					c.log.Warn("what this instance has counted could not be published; the statistics lack it until it can be", "error",
+						err)
 				}
 			}
 		}
@@ -225,7 +227,8 @@ func (c *Counter) Run(ctx context.Context) {
 	_ = c.publish(last) // the statistics lack the last moments of this instance if it fails
 }
 
-// phase is how long after the multiples of the interval this instance publishes: up to a quarter of it, so that instances do not write at once.
+// phase is how long after the multiples of the interval this instance publishes: up to a quarter of it, so that instances do not write at
+// once.
 func (c *Counter) phase() time.Duration {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(c.instance)) // never fails
@@ -245,7 +248,8 @@ func (c *Counter) publish(ctx context.Context) error {
 	c.mu.Lock()
 	c.seq++
 	body, err := json.Marshal(published{
-		counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.ObservedWith(c.onProbation), Waits: c.waits.sum(), Waiting: waiting,
+		counted: counted{Seq: c.seq, Total: c.total, Load: load}, Health: c.tracker.ObservedWith(c.onProbation), Waits: c.waits.sum(),
+		Waiting: waiting,
 	})
 	c.mu.Unlock()
 	if err != nil {

@@ -46,7 +46,8 @@ func coverageOf(s *wire.Stats) telemetry.Coverage {
 	none, one, more := inUse(s.Coverage.None), inUse(s.Coverage.One), inUse(s.Coverage.More)
 	return telemetry.Coverage{
 		Nodes: map[string]int{
-			"ready": n.Ready, "degraded": n.Degraded, "draining": n.Draining, "ejected": n.Ejected, "disconnected": n.Disconnected, "offline": n.Offline,
+			"ready": n.Ready, "degraded": n.Degraded, "draining": n.Draining, "ejected": n.Ejected, "disconnected": n.Disconnected,
+			"offline": n.Offline,
 		},
 		Directions: map[string]int{"0": none, "1": one, "more": more},
 	}

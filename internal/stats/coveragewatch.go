@@ -73,23 +73,27 @@ func (w *coverageWatch) update(covers []coveredBy, demand counts, now time.Time)
 		delete(w.suspects, name)
 		return "", 0
 	})
-	w.report(restored, directions, "%s has a ready node again", "%d more directions have a ready node again", func(name string) (string, int) {
-		away := max(0, now.Sub(time.UnixMilli(w.uncovered[name]))).Round(time.Second)
-		delete(w.uncovered, name)
-		return fmt.Sprintf(" after %s", away), ready[name]
-	})
+	w.report(restored, directions, "%s has a ready node again", "%d more directions have a ready node again",
+		func(name string) (string, int) {
+			away := max(0, now.Sub(time.UnixMilli(w.uncovered[name]))).Round(time.Second)
+			delete(w.uncovered, name)
+			return fmt.Sprintf(" after %s", away), ready[name]
+		})
 	before := len(w.uncovered)
-	maps.DeleteFunc(w.uncovered, func(name string, _ int64) bool { _, inDemand := ready[name]; return !inDemand }) // nobody wants it any more
+	// nobody wants it any more
+	maps.DeleteFunc(w.uncovered, func(name string, _ int64) bool { _, inDemand := ready[name]; return !inDemand })
 	return len(lost)+len(restored) > 0 || len(w.uncovered) != before
 }
 
 // report makes the events of what has changed, with a text for each, or for the number of those that have none of their own. note notes
 // that one is reported, and returns what is added to its text and how many ready nodes it has.
-func (w *coverageWatch) report(names []string, directions map[string]core.Direction, text, more string, note func(name string) (string, int)) {
+func (w *coverageWatch) report(names []string, directions map[string]core.Direction, text, more string,
+	note func(name string) (string, int)) {
 	for i, name := range names {
 		addition, ready := note(name)
 		if i < maxCoverageEvents {
-			w.pending = append(w.pending, store.Event{Kind: store.EventCoverage, Direction: directions[name], Ready: ready, Detail: fmt.Sprintf(text, name) + addition})
+			w.pending = append(w.pending, store.Event{Kind: store.EventCoverage, Direction: directions[name], Ready: ready,
+				Detail: fmt.Sprintf(text, name) + addition})
 		}
 	}
 	if n := len(names) - maxCoverageEvents; n > 0 {
@@ -97,7 +101,8 @@ func (w *coverageWatch) report(names []string, directions map[string]core.Direct
 	}
 }
 
-// watchCoverage makes the changes of the coverage part of the history. A leader that has not read the whole fleet yet has nothing to report.
+// watchCoverage makes the changes of the coverage part of the history. A leader that has not read the whole fleet yet has nothing to
+// report.
 func (g *Generator) watchCoverage(past *history, day tally, now time.Time) {
 	if g.Fleet.Partial() {
 		return

@@ -83,7 +83,8 @@ type Demand struct {
 	WaitP95 *int64 `json:"wait_p95,omitempty"` // milliseconds that 95 % of the requests did not wait longer; nil: there were none
 }
 
-// demandOf returns the demand for each direction, by name, from the counts of the last 5 minutes and from what the instances have published.
+// demandOf returns the demand for each direction, by name, from the counts of the last 5 minutes and from what the instances have
+// published.
 func demandOf(recent tally, c *stepCounts) map[string]Demand {
 	all := make(map[string]Demand)
 	change := func(direction string, fn func(*Demand)) {

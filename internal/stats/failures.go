@@ -101,8 +101,8 @@ func (s *NodeSeries) addFailure(id core.NodeID, reason core.Reason) {
 	s.failures.add(id, reason, time.Now())
 }
 
-// Failures returns how many attempts of a node ended without a result in the last hour, by reason, as far as this instance decided their end;
-// nil: none.
+// Failures returns how many attempts of a node ended without a result in the last hour, by reason, as far as this instance decided their
+// end; nil: none.
 func (s *NodeSeries) Failures(id core.NodeID) map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

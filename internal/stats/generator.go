@@ -47,9 +47,10 @@ const (
 	surveyShare = 50
 )
 
-// untilNext returns the time until the next multiple of an interval of the clock, and an offset after it. Instances publish their counts soon
-// after the multiples, and the leader reads them in the middle between two: so each step finds one publication of each instance. If the two
-// drifted past each other, a step would find none, and the next one two, and the series of the cluster would show a gap and a burst.
+// untilNext returns the time until the next multiple of an interval of the clock, and an offset after it. Instances publish their counts
+// soon after the multiples, and the leader reads them in the middle between two: so each step finds one publication of each instance. If
+// the two drifted past each other, a step would find none, and the next one two, and the series of the cluster would show a gap and a
+// burst.
 func untilNext(now time.Time, interval, offset time.Duration) time.Duration {
 	return now.Add(-offset).Truncate(interval).Add(interval + offset).Sub(now.Round(0))
 }
@@ -158,9 +159,10 @@ func (g *Generator) Generate(ctx context.Context) (*wire.Stats, error) {
 	return g.compute(past, past.sum(quarters, quarters.length, now), peers, 0, now), nil
 }
 
-// addCounts adds what all instances have published, and returns what they have seen of nodes lately. The last counts of an instance that has
-// ended are read until they expire.
-func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Peer, now time.Time, step *stepCounts) (seen health.Report, err error) {
+// addCounts adds what all instances have published, and returns what they have seen of nodes lately. The last counts of an instance that
+// has ended are read until they expire.
+func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Peer, now time.Time, step *stepCounts) (seen health.Report,
+	err error) {
 	var ids []core.InstanceID
 	present := make(map[core.InstanceID]bool)
 	for i := range peers {
@@ -203,7 +205,8 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 	return seen, nil
 }
 
-// compute makes a snapshot from the history and what it has of the last day. The pass over all nodes is repeated only if it is cheap, or long ago.
+// compute makes a snapshot from the history and what it has of the last day. The pass over all nodes is repeated only if it is cheap, or
+// long ago.
 func (g *Generator) compute(past *history, day tally, peers []bus.Peer, fence int64, now time.Time) *wire.Stats {
 	if g.survey == nil || time.Since(g.surveyed) >= surveyShare*g.took {
 		began := time.Now()

@@ -47,7 +47,8 @@ type history struct {
 }
 
 func newHistory() *history {
-	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted), series: new(clusterPoints), watch: newCoverageWatch(), unsaved: make(map[string]func() any)}
+	return &history{buckets: make(map[string]*bucket), counted: make(map[core.InstanceID]counted), series: new(clusterPoints),
+		watch: newCoverageWatch(), unsaved: make(map[string]func() any)}
 }
 
 // countedPart is the name of the part of the stored history that has what was counted.

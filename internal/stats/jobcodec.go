@@ -160,7 +160,8 @@ func encodeDecision(decision *Decision) string {
 func decodeDecision(entry string, decision *Decision) bool {
 	d := decoder{rest: entry, ok: true}
 	decision.Job, decision.Tenant = core.JobID(d.text()), core.TenantID(d.text())
-	decision.Attempt, decision.AtMS, decision.Node, decision.Pool = int(d.number()), d.signed(), core.NodeID(d.text()), core.PoolID(d.text())
+	decision.Attempt, decision.AtMS, decision.Node, decision.Pool = int(d.number()), d.signed(), core.NodeID(d.text()),
+		core.PoolID(d.text())
 	for range d.number() {
 		if !d.ok {
 			return false

@@ -34,7 +34,8 @@ const (
 )
 
 var stateNames = [...]string{
-	stateReady: "ready", stateDegraded: "degraded", stateDraining: "draining", stateEjected: "ejected", stateDisconnected: "disconnected", stateOffline: "offline",
+	stateReady: "ready", stateDegraded: "degraded", stateDraining: "draining", stateEjected: "ejected", stateDisconnected: "disconnected",
+	stateOffline: "offline",
 }
 
 // stateOf returns the state of a node in view.

@@ -56,7 +56,8 @@ type answer struct {
 
 const (
 	// readInterval is the least time between two reads of the snapshot, and maxReadInterval the longest: a store that cannot be read is
-	// noticed by reads alone. It is longer than the default interval of snapshots, so that each of them is read once. publishDelay is how much later than expected a snapshot may be published.
+	// noticed by reads alone. It is longer than the default interval of snapshots, so that each of them is read once. publishDelay is how
+	// much later than expected a snapshot may be published.
 	readInterval    = time.Second
 	maxReadInterval = 6 * time.Second
 	publishDelay    = 300 * time.Millisecond
@@ -68,8 +69,8 @@ const (
 	staleIntervals = 3
 )
 
-// Answer returns the current snapshot as JSON in two parts, and whether it is stale. The head, with what depends on the moment, is appended to
-// a buffer; the rest is shared by all answers and must not be changed. So a request neither encodes nor copies the snapshot.
+// Answer returns the current snapshot as JSON in two parts, and whether it is stale. The head, with what depends on the moment, is appended
+// to a buffer; the rest is shared by all answers and must not be changed. So a request neither encodes nor copies the snapshot.
 func (r *Reader) Answer(buf []byte) (head, rest []byte, stale bool, err *wire.Error) {
 	a := r.current.Load()
 	if a == nil {
@@ -77,7 +78,8 @@ func (r *Reader) Answer(buf []byte) (head, rest []byte, stale bool, err *wire.Er
 		case r.wanted <- struct{}{}:
 		default:
 		}
-		return nil, nil, false, wire.Errorf(wire.StatsNotReady, "no statistics were computed yet: try again in a moment").RetryIn(notReadyRetry)
+		return nil, nil, false, wire.Errorf(wire.StatsNotReady,
+			"no statistics were computed yet: try again in a moment").RetryIn(notReadyRetry)
 	}
 	live := r.age(a)
 	head = strconv.AppendInt(append(buf, agePrefix...), live.AgeMS, 10)

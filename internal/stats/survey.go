@@ -54,9 +54,11 @@ func surveyFleet(f *fleet.Fleet, catalog []health.HubService, directions []core.
 	}
 	result.coverage = viewCoverage(result.covers)
 	result.coverage.Directions = len(s.wanted)
-	result.compute.Services, result.compute.OtherServices = mostInstalled(s.services, s.otherServices, func(u *wire.ServiceUse) (int, string) { return u.Installed, u.ServiceID + "@" + u.Version })
+	result.compute.Services, result.compute.OtherServices = mostInstalled(s.services, s.otherServices,
+		func(u *wire.ServiceUse) (int, string) { return u.Installed, u.ServiceID + "@" + u.Version })
 	s.addCatalog(&result.compute, catalog)
-	result.compute.Models, result.compute.OtherModels = mostInstalled(s.models, s.otherModels, func(u *wire.ModelUse) (int, string) { return u.Installed, u.ModelID })
+	result.compute.Models, result.compute.OtherModels = mostInstalled(s.models, s.otherModels,
+		func(u *wire.ModelUse) (int, string) { return u.Installed, u.ModelID })
 	return result
 }
 
@@ -202,7 +204,8 @@ func viewCoverage(all []coveredBy) wire.StatsCoverage {
 		}
 		if len(*list) < maxListed {
 			*list = append(*list, wire.DirectionCoverage{
-				SrcLang: string(d.Src), TgtLang: string(d.Tgt), PoolID: string(d.Pool), TenantID: string(d.Tenant), Ready: d.Ready, Slots: d.Slots - d.Withheld,
+				SrcLang: string(d.Src), TgtLang: string(d.Tgt), PoolID: string(d.Pool), TenantID: string(d.Tenant), Ready: d.Ready,
+				Slots: d.Slots - d.Withheld,
 			})
 		}
 	}

@@ -36,7 +36,8 @@ type NodeTable struct {
 	kinds    kinds
 }
 
-// NewNodeTable makes the table of a fleet. The series, which may be nil, have counted jobs. A node without a heartbeat for presence is offline.
+// NewNodeTable makes the table of a fleet. The series, which may be nil, have counted jobs. A node without a heartbeat for presence is
+// offline.
 func NewNodeTable(f *fleet.Fleet, series *NodeSeries, presence time.Duration) *NodeTable {
 	return &NodeTable{fleet: f, series: series, presence: presence, building: make(chan struct{}, 1)}
 }
@@ -77,7 +78,8 @@ type order struct {
 	positions []int32
 }
 
-// current returns a snapshot that is at most maxAge old, or a little older while another caller makes one. The error is that of the context.
+// current returns a snapshot that is at most maxAge old, or a little older while another caller makes one. The error is that of the
+// context.
 func (t *NodeTable) current(ctx context.Context) (*snapshot, error) {
 	s := t.latest.Load()
 	age := maxStale

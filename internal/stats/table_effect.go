@@ -54,9 +54,10 @@ type cell struct {
 
 func newEffect(s *snapshot, drained []*core.Node, division *core.Pools) *effect {
 	e := &effect{
-		snapshot: s, division: division, drained: make(map[core.NodeID]bool, len(drained)), directions: make(map[core.CoverGroup][]core.Direction),
-		cells: make(map[core.CoverGroup]*cell),
-		out:   &wire.DrainEffect{None: []wire.DirectionName{}, One: []wire.DirectionName{}},
+		snapshot: s, division: division, drained: make(map[core.NodeID]bool, len(drained)),
+		directions: make(map[core.CoverGroup][]core.Direction),
+		cells:      make(map[core.CoverGroup]*cell),
+		out:        &wire.DrainEffect{None: []wire.DirectionName{}, One: []wire.DirectionName{}},
 	}
 	for _, n := range drained {
 		e.drained[n.ID] = true
@@ -179,14 +180,16 @@ func (e *effect) add(group core.CoverGroup, d core.Direction, serving int) {
 		e.out.Truncated = true
 		return
 	}
-	*list = append(*list, wire.DirectionName{SrcLang: string(d.Src), TgtLang: string(d.Tgt), PoolID: string(group.Pool), TenantID: string(group.Tenant)})
+	*list = append(*list, wire.DirectionName{SrcLang: string(d.Src), TgtLang: string(d.Tgt), PoolID: string(group.Pool),
+		TenantID: string(group.Tenant)})
 }
 
 // sort orders the directions by their languages.
 func (e *effect) sort() {
 	for _, list := range [][]wire.DirectionName{e.out.None, e.out.One} {
 		slices.SortFunc(list, func(a, b wire.DirectionName) int {
-			return cmp.Or(cmp.Compare(a.SrcLang, b.SrcLang), cmp.Compare(a.TgtLang, b.TgtLang), cmp.Compare(a.PoolID, b.PoolID), cmp.Compare(a.TenantID, b.TenantID))
+			return cmp.Or(cmp.Compare(a.SrcLang, b.SrcLang), cmp.Compare(a.TgtLang, b.TgtLang), cmp.Compare(a.PoolID, b.PoolID),
+				cmp.Compare(a.TenantID, b.TenantID))
 		})
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// kind is what nodes with equal capabilities have in common. A fleet has many nodes and few kinds, so a request compares capabilities once for
-// each kind.
+// kind is what nodes with equal capabilities have in common. A fleet has many nodes and few kinds, so a request compares capabilities once
+// for each kind.
 type kind struct {
 	capability *core.Capability // of one of the nodes
 	langs      core.LangSet     // for any step

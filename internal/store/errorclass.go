@@ -23,7 +23,8 @@ const (
 // ErrorClasses lists every class, for counters by class.
 func ErrorClasses() []ErrorClass {
 	return []ErrorClass{
-		ErrorTimeout, ErrorDeadline, ErrorBreaker, ErrorConnection, ErrorTooLate, ErrorLoading, ErrorReadOnly, ErrorFull, ErrorCluster, ErrorBusy,
+		ErrorTimeout, ErrorDeadline, ErrorBreaker, ErrorConnection, ErrorTooLate, ErrorLoading, ErrorReadOnly, ErrorFull, ErrorCluster,
+		ErrorBusy,
 		ErrorAuth, ErrorReply, ErrorOther,
 	}
 }

@@ -41,7 +41,8 @@ func EventKinds() []EventKind {
 	return []EventKind{
 		EventNodeRegistered, EventNodeLost, EventNodeSilent, EventJobsMoved,
 		EventNodeLeft, EventNodeRemoved, EventNodeEvicted, EventNodeDrained, EventNodeResumed, EventNodeEjected, EventNodeReadmitted,
-		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader, EventPoolsChanged,
+		EventInstanceStarted, EventInstanceStopping, EventTakeover, EventDeadLetter, EventStoreDown, EventStoreUp, EventStatsLeader,
+		EventPoolsChanged,
 		EventServiceUnavailable, EventCoverage,
 	}
 }

@@ -30,8 +30,8 @@ type Lock struct {
 	Fence int64 // of the current holder
 }
 
-// KeepLock renews a lock until the caller calls release, which it must. It was requested at a time and is held with a fence. The context ends
-// when another holder has the lock or has had it since, or when it could not be renewed before it may have expired.
+// KeepLock renews a lock until the caller calls release, which it must. It was requested at a time and is held with a fence. The context
+// ends when another holder has the lock or has had it since, or when it could not be renewed before it may have expired.
 func KeepLock(ctx context.Context, locks Locks, p LockParams, fence int64, requested time.Time) (holding context.Context, release func()) {
 	holding, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup

@@ -16,8 +16,8 @@ type Marks interface {
 	// mark of the same service and version replaces the first, and keeps the higher NodeVersion. It returns ErrNoNode for a node that is
 	// not registered, or that has registered again since m.Epoch: a registration removes all marks.
 	Mark(ctx context.Context, m Mark) error
-	// Marked lists the unexpired marks of nodes, in the order of the nodes, with the remaining time in For and without reasons. Nodes that are not
-	// registered have none.
+	// Marked lists the unexpired marks of nodes, in the order of the nodes, with the remaining time in For and without reasons. Nodes that
+	// are not registered have none.
 	Marked(ctx context.Context, nodes ...core.NodeID) ([]Mark, error)
 }
 

@@ -35,8 +35,8 @@ type Nodes interface {
 	// are. A report about another epoch, or about an earlier connection than the last one, changes nothing. It returns ErrNoNode for
 	// a node that is not registered.
 	Connect(ctx context.Context, p ConnectParams) (*core.Node, error)
-	// KeepAlive renews the presence of a node and its leases, because it has answered a ping: it lives, and has said nothing. All else stays
-	// as its last heartbeat left it. The verdict is OK, StaleEpoch, or UnknownNode if the node has to register again.
+	// KeepAlive renews the presence of a node and its leases, because it has answered a ping: it lives, and has said nothing. All else
+	// stays as its last heartbeat left it. The verdict is OK, StaleEpoch, or UnknownNode if the node has to register again.
 	KeepAlive(ctx context.Context, p KeepAliveParams) (Verdict, error)
 	// Remove removes a node, its leases and its marks, if it is in p.Epoch and has been silent for p.SilentFor; otherwise it does
 	// nothing. It reports whether the node is not registered any more.
@@ -60,7 +60,8 @@ type NodeReader interface {
 	// be read. It lags behind Node by at most one heartbeat of the node; a node of which only the time is known has the epoch 0.
 	Digests(ctx context.Context) ([]NodeDigest, error)
 	// Watch calls fn with every change until the context ends, and then returns an error. Changes of one node come in their order, and
-	// several that follow closely may come as one. That a silent node sends heartbeats again is a change too. Watch calls ready once no change that is made after that call can be missed.
+	// several that follow closely may come as one. That a silent node sends heartbeats again is a change too. Watch calls ready once no
+	// change that is made after that call can be missed.
 	Watch(ctx context.Context, ready func(), fn func(Change)) error
 }
 
@@ -112,8 +113,8 @@ type ConnectParams struct {
 type KeepAliveParams struct {
 	Node  core.NodeID
 	Epoch core.Epoch
-	// Lists says that the node's last heartbeat has listed its jobs. Then the next one decides about all leases; otherwise those about which
-	// the node says nothing end, as with its heartbeats, when it cannot be working on the jobs any more.
+	// Lists says that the node's last heartbeat has listed its jobs. Then the next one decides about all leases; otherwise those about
+	// which the node says nothing end, as with its heartbeats, when it cannot be working on the jobs any more.
 	Lists bool
 }
 
@@ -204,8 +205,8 @@ func (p *AdmitParams) Decision(now time.Time) core.Admission {
 // Handle is a reference to where the store keeps a node. It is opaque to callers and saves a lookup. A missing or outdated handle
 // is always correct.
 type Handle interface {
-	// Hint returns a word beside what a reservation reads first, so that a caller who will reserve the node in a moment can load it into the
-	// cache before; nil: there is none.
+	// Hint returns a word beside what a reservation reads first, so that a caller who will reserve the node in a moment can load it into
+	// the cache before; nil: there is none.
 	Hint() *atomic.Int64
 }
 
@@ -276,7 +277,8 @@ type Change struct {
 	Mark    *Mark      // a service of the node was marked; Now is empty then
 	// Revoked says that a revocation was added, and names no node. It only makes instances fast: RevocationVersion shows every change.
 	Revoked bool
-	// Setting is the name of a setting that was announced, and names no node. It only makes instances fast, too: LoadSetting shows every change.
+	// Setting is the name of a setting that was announced, and names no node. It only makes instances fast, too: LoadSetting shows every
+	// change.
 	Setting string
 	// Gap says that changes may have been missed: the watcher must compare the whole fleet.
 	Gap bool

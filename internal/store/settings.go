@@ -12,15 +12,15 @@ type Settings interface {
 	// LoadSetting returns a setting, without its body and its digests if it is the known one. The zero Setting means that it was never
 	// published, or was lost; as the known one, it means that none is known.
 	LoadSetting(ctx context.Context, name string, known Setting) (Setting, error)
-	// PublishSetting replaces a setting, and returns the one that is in force after that. The one in force is not replaced by itself. A body
-	// that was in force before and was replaced replaces the current one only if it is forced: an instance that starts with an old
+	// PublishSetting replaces a setting, and returns the one that is in force after that. The one in force is not replaced by itself. A
+	// body that was in force before and was replaced replaces the current one only if it is forced: an instance that starts with an old
 	// file must not undo a change that was made since. It announces the setting.
 	PublishSetting(ctx context.Context, p SettingParams) (Setting, error)
-	// RestoreSetting writes a setting that the store has lost, in a failover or because it was emptied, with its digests, and returns the one
-	// that is in force after that. A setting of the same or a later generation is not replaced. It announces the setting.
+	// RestoreSetting writes a setting that the store has lost, in a failover or because it was emptied, with its digests, and returns the
+	// one that is in force after that. A setting of the same or a later generation is not replaced. It announces the setting.
 	RestoreSetting(ctx context.Context, name string, s Setting) (Setting, error)
-	// AnnounceSetting makes all instances that watch the fleet read a setting: they get a Change with its name. An announcement that is lost
-	// is not repeated.
+	// AnnounceSetting makes all instances that watch the fleet read a setting: they get a Change with its name. An announcement that is
+	// lost is not repeated.
 	AnnounceSetting(ctx context.Context, name string)
 }
 

@@ -12,14 +12,15 @@ import (
 // dies takes nothing with it for good. What it uses in the course of time, its dispatches and its audio, are token buckets on the store's
 // clock.
 type Tenants interface {
-	// AdmitMember adds a member, unless a limit forbids it, and takes the tokens of a job. It decides about all limits at once: a member that
-	// one of them forbids changes nothing. A member that is there is admitted and takes nothing more, so that a call can be repeated; it expires
-	// p.Keep from now, also if that is earlier than before, unless it is restored.
+	// AdmitMember adds a member, unless a limit forbids it, and takes the tokens of a job. It decides about all limits at once: a member
+	// that one of them forbids changes nothing. A member that is there is admitted and takes nothing more, so that a call can be repeated;
+	// it expires p.Keep from now, also if that is earlier than before, unless it is restored.
 	AdmitMember(ctx context.Context, p MemberParams) (TenantVerdict, error)
-	// RemoveMember removes a member. With Undo it also gives back the tokens that the member took. It does nothing if the member is not there.
+	// RemoveMember removes a member. With Undo it also gives back the tokens that the member took. It does nothing if the member is not
+	// there.
 	RemoveMember(ctx context.Context, p MemberParams) error
-	// RenewMembers postpones the expiry of members until p.Keep from now, if it is earlier, and returns those that are not there: they have expired, or the
-	// store has lost them. It adds none, because a member may have been removed while the call was on its way.
+	// RenewMembers postpones the expiry of members until p.Keep from now, if it is earlier, and returns those that are not there: they have
+	// expired, or the store has lost them. It adds none, because a member may have been removed while the call was on its way.
 	RenewMembers(ctx context.Context, p RenewParams) (missing []string, err error)
 	// ReadTenants returns what tenants use, in their order.
 	ReadTenants(ctx context.Context, tenants []core.TenantID) ([]TenantUse, error)
@@ -34,8 +35,8 @@ const (
 	TenantSession                       // a session that has not ended
 )
 
-// RestoredWithin is how long after the store has lost the members of a tenant those of present instances are restored: the instances look for lost
-// members more often.
+// RestoredWithin is how long after the store has lost the members of a tenant those of present instances are restored: the instances look
+// for lost members more often.
 func (k MemberKind) RestoredWithin() time.Duration {
 	if k == TenantSession {
 		return 8 * time.Second
@@ -77,8 +78,8 @@ func (p *MemberParams) Costs() (dispatch, audio time.Duration) {
 // them, and the debt shrinks as time passes. One number holds the whole state, and no rate is part of it: a rate that changes is in force
 // with the next token.
 
-// AudioBurst is the maximum debt of the bucket of audio with which another utterance is admitted: that of a minute's audio. An utterance may
-// exceed it, and the next one waits.
+// AudioBurst is the maximum debt of the bucket of audio with which another utterance is admitted: that of a minute's audio. An utterance
+// may exceed it, and the next one waits.
 const AudioBurst = time.Minute
 
 // DispatchCost returns the debt that a job adds to the bucket of dispatches; 0: there is no limit.
@@ -115,7 +116,8 @@ const (
 )
 
 var tenantLimitNames = [...]string{
-	LimitInFlight: "max_in_flight", LimitSessions: "max_sessions", LimitDispatchRate: "dispatch_per_second", LimitAudioRate: "audio_seconds_per_minute",
+	LimitInFlight: "max_in_flight", LimitSessions: "max_sessions", LimitDispatchRate: "dispatch_per_second",
+	LimitAudioRate: "audio_seconds_per_minute",
 }
 
 // String returns the name of the limit in the configuration.
@@ -138,8 +140,8 @@ func TenantLimits() []TenantLimit {
 type TenantVerdict struct {
 	Refused TenantLimit // the limit that forbids it; NoLimit: it was admitted
 	Used    int         // members of the kind, with this one if it was admitted
-	// RetryIn is after which time the rate that forbids it would admit it. For the other limits it is 0, unless the store has lost the members: it
-	// admits none until all could be restored, because it does not know how many there are.
+	// RetryIn is after which time the rate that forbids it would admit it. For the other limits it is 0, unless the store has lost the
+	// members: it admits none until all could be restored, because it does not know how many there are.
 	RetryIn time.Duration
 }
 

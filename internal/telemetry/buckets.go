@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// DispatchBuckets counts dispatches by their duration since the start of the process. Bucket i has those up to DispatchBound(i), the last one
-// all others. Unlike a histogram of the registry they can be read, and published to other instances.
+// DispatchBuckets counts dispatches by their duration since the start of the process. Bucket i has those up to DispatchBound(i), the last
+// one all others. Unlike a histogram of the registry they can be read, and published to other instances.
 type DispatchBuckets [20]uint64
 
 // firstBound is the bound of the first bucket; each other is twice the one before.

@@ -23,18 +23,22 @@ const (
 
 func newBus(f factory) Bus {
 	b := Bus{
-		MessagesSent:    f.counterVec("lingua_messages_sent_total", "Messages to other instances, by kind and result.", "kind", "result"),
-		MessagesHandled: f.counterVec("lingua_messages_handled_total", "Messages of this inbox and of those that were taken over, by kind and result.", "kind", "result"),
+		MessagesSent: f.counterVec("lingua_messages_sent_total", "Messages to other instances, by kind and result.", "kind", "result"),
+		MessagesHandled: f.counterVec("lingua_messages_handled_total",
+			"Messages of this inbox and of those that were taken over, by kind and result.", "kind", "result"),
 		Takeovers: f.counterVec("lingua_takeovers_total",
-			"Takeovers by this instance: dead instances, their jobs, and the nodes that were connected to them. Sessions are counted in lingua_session_events_total as revived.", "kind"),
+			"Takeovers by this instance: dead instances, their jobs, and the nodes that were connected to them. Sessions are counted in "+
+				"lingua_session_events_total as revived.", "kind"),
 		Instances:     f.gauge("lingua_instances", "Instances that are present."),
 		InboxMessages: f.gauge("lingua_inbox_messages", "Messages in the inbox of this instance."),
 		InboxPending:  f.gauge("lingua_inbox_pending", "Messages that were fetched from the inbox and are not acknowledged."),
 		DeadLetters:   f.gauge("lingua_dead_letters", "Dead letters of this instance."),
-		InboxLag: f.histogram("lingua_inbox_lag_seconds", "From the append of a message to the inbox of this instance until its handler is called, at every delivery.",
+		InboxLag: f.histogram("lingua_inbox_lag_seconds",
+			"From the append of a message to the inbox of this instance until its handler is called, at every delivery.",
 			prometheus.ExponentialBuckets(1e-3, 2, 17)),
 		Reclaimed: f.counterVec("lingua_messages_reclaimed_total",
-			"Messages that were fetched again because they were not acknowledged in time (own), and those that were taken over from an instance that is gone (abandoned).", "from"),
+			"Messages that were fetched again because they were not acknowledged in time (own), and those that were taken over from an "+
+				"instance that is gone (abandoned).", "from"),
 	}
 	for _, from := range []string{ReclaimedOwn, ReclaimedAbandoned} {
 		b.Reclaimed.WithLabelValues(from)

@@ -10,6 +10,7 @@ type Catalog struct {
 func newCatalog(f factory) Catalog {
 	return Catalog{
 		CatalogRefreshes: f.counterVec("lingua_catalog_refreshes_total",
-			"Refreshes of the catalog of services, of the list or of one service: ok, not_modified, not_listed, error, or skipped while the breaker is open.", "kind", "result"),
+			"Refreshes of the catalog of services, of the list or of one service: ok, not_modified, not_listed, error, or skipped while "+
+				"the breaker is open.", "kind", "result"),
 	}
 }

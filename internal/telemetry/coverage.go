@@ -20,9 +20,11 @@ func NewCoverage(read func() (Coverage, bool)) prometheus.Collector {
 	return &coverage{
 		read: read,
 		nodes: prometheus.NewDesc("lingua_nodes",
-			"Registered nodes of all instances by health, in the snapshot of the statistics. Every instance has the same: do not add them up.", []string{"health"}, nil),
+			"Registered nodes of all instances by health, in the snapshot of the statistics. Every instance has the same: do not add "+
+				"them up.", []string{"health"}, nil),
 		directions: prometheus.NewDesc("lingua_directions",
-			"Directions with jobs in the last day by how many ready nodes they have (0, 1, more), in the snapshot of the statistics. Every instance has the same: do not add them up.",
+			"Directions with jobs in the last day by how many ready nodes they have (0, 1, more), in the snapshot of the statistics. "+
+				"Every instance has the same: do not add them up.",
 			[]string{"ready"}, nil),
 	}
 }

@@ -23,7 +23,8 @@ type decisions struct {
 }
 
 func newDecisions(f factory) decisions {
-	d := decisions{probes: newProbes(f), Exclusions: new(Exclusions), decided: new(atomic.Int64), dispatched: new(dispatchBuckets), hubDown: new(atomic.Bool)}
+	d := decisions{probes: newProbes(f), Exclusions: new(Exclusions), decided: new(atomic.Int64), dispatched: new(dispatchBuckets),
+		hubDown: new(atomic.Bool)}
 	d.DispatchRate = NewRate(d.decided.Load)
 	whileDown := f.counterVec("lingua_dispatches_model_hub_down_total",
 		"Dispatches while the last refresh of the catalog from the ModelHub had failed, by outcome: they do not depend on it.", "outcome")

@@ -32,9 +32,11 @@ func NewDirections(read func() []Direction) *Directions {
 	return &Directions{
 		read:     read,
 		inFlight: prometheus.NewDesc("lingua_jobs_in_flight", "In-flight jobs of this instance, by direction.", labels, nil),
-		capacity: prometheus.NewDesc("lingua_capacity_slots", "Slots of ready nodes that may be granted, in a direction that was requested recently.", labels, nil),
+		capacity: prometheus.NewDesc("lingua_capacity_slots",
+			"Slots of ready nodes that may be granted, in a direction that was requested recently.", labels, nil),
 		used: prometheus.NewDesc("lingua_used_slots",
-			"Of lingua_capacity_slots, those in use by jobs of any direction and instance, as far as this instance has learned in the last seconds.", labels, nil),
+			"Of lingua_capacity_slots, those in use by jobs of any direction and instance, as far as this instance has learned in the "+
+				"last seconds.", labels, nil),
 	}
 }
 

@@ -1,8 +1,8 @@
 package telemetry
 
-// Values of labels that other packages count. They are named here, below all of them, so that the series that start at zero are those that are
-// counted. TestLabelValuesStartAtZero checks that each has a series from the start; TestLabelValuesAreNamed, in the root, that no package
-// writes a value of its own.
+// Values of labels that other packages count. They are named here, below all of them, so that the series that start at zero are those that
+// are counted. TestLabelValuesStartAtZero checks that each has a series from the start; TestLabelValuesAreNamed, in the root, that no
+// package writes a value of its own.
 
 // Results of registrations, of node_registration_total.
 const (

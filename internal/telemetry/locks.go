@@ -20,7 +20,8 @@ func newLocks(f factory) Locks {
 	l := Locks{
 		LockWait: f.histogramVec("lingua_lock_wait_seconds", "Waits for locks that were held when they were asked for, by lock.",
 			prometheus.ExponentialBuckets(10e-6, 4, 10), "lock"),
-		SlowLockWait: f.counterVec("scheduler_slow_lock_wait_total", "Waits for locks that took longer than lock_wait_warn_ms, by lock.", "lock"),
+		SlowLockWait: f.counterVec("scheduler_slow_lock_wait_total", "Waits for locks that took longer than lock_wait_warn_ms, by lock.",
+			"lock"),
 	}
 	for _, name := range run.LockNames() {
 		l.SlowLockWait.WithLabelValues(name) // its rate begins at zero

@@ -28,12 +28,16 @@ const (
 
 func newModelNA(f factory) ModelNA {
 	m := ModelNA{
-		NAReceived:    f.counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
-		NAByService:   f.cappedCounter("scheduler_model_na_by_service_total", "Accepted reports by service: the first hundred, and other.", "service_id"),
-		NAByReason:    f.counterVec("scheduler_model_na_by_reason_total", "Accepted reports by normalised reason.", "reason"),
-		NARateLimited: f.cappedCounter("scheduler_model_na_rate_limited_by_node_total", "Reports that marked nothing because their node sent too many: the first hundred nodes, and other.", "node_id"),
-		NAMarked:      f.cappedCounter("scheduler_model_na_marked_by_node_total", "Services that were marked as unavailable: the first hundred nodes, and other.", "node_id"),
-		NADropped:     f.counterVec("scheduler_model_na_dropped_total", "Reports that had less effect than they should, by cause.", "cause"),
+		NAReceived: f.counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
+		NAByService: f.cappedCounter("scheduler_model_na_by_service_total", "Accepted reports by service: the first hundred, and other.",
+			"service_id"),
+		NAByReason: f.counterVec("scheduler_model_na_by_reason_total", "Accepted reports by normalised reason.", "reason"),
+		NARateLimited: f.cappedCounter("scheduler_model_na_rate_limited_by_node_total",
+			"Reports that marked nothing because their node sent too many: the first hundred nodes, and other.", "node_id"),
+		NAMarked: f.cappedCounter("scheduler_model_na_marked_by_node_total",
+			"Services that were marked as unavailable: the first hundred nodes, and other.", "node_id"),
+		NADropped: f.counterVec("scheduler_model_na_dropped_total", "Reports that had less effect than they should, by cause.",
+			"cause"),
 	}
 	for _, reason := range core.UnavailableReasons() {
 		m.NAByReason.WithLabelValues(string(reason))

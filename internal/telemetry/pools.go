@@ -38,9 +38,11 @@ type poolSeries struct {
 func newPools(f factory) *Pools {
 	return &Pools{
 		selected: f.counterVec("phase3_pool_selected_total",
-			"Selections of a capability pool for a job, by whether a slot was found and where: the first hundred pools, and other.", "pool", "outcome", "fallback"),
+			"Selections of a capability pool for a job, by whether a slot was found and where: the first hundred pools, and other.", "pool",
+			"outcome", "fallback"),
 		attempts: f.counterVec("phase3_pool_attempt_total",
-			"Capability pools that were tried for a job, by result and the most frequent reason of their nodes: the first hundred pools, and other.", "pool", "result", "reason"),
+			"Capability pools that were tried for a job, by result and the most frequent reason of their nodes: the first hundred "+
+				"pools, and other.", "pool", "result", "reason"),
 		series: make(map[core.PoolID]*poolSeries),
 	}
 }

@@ -17,7 +17,8 @@ type probes struct {
 const probeRefused = "refused"
 
 func newProbes(f factory) probes {
-	p := probes{f.counterVec("lingua_node_probes_total", "Synthetic utterances through single nodes, which operators send, by result. They count in no other metric of jobs.", "result")}
+	p := probes{f.counterVec("lingua_node_probes_total",
+		"Synthetic utterances through single nodes, which operators send, by result. They count in no other metric of jobs.", "result")}
 	for _, state := range []core.State{core.StateDone, core.StateFailed, core.StateCancelled} {
 		p.Probes.WithLabelValues(strings.ToLower(state.String()))
 	}

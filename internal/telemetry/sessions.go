@@ -67,10 +67,13 @@ func newSessions(f factory, slowPath *prometheus.CounterVec) Sessions {
 	s := Sessions{
 		lags: new(lagCounts),
 		Events: f.counterVec("lingua_session_events_total",
-			"Sessions that were started, resumed, revived from another instance, superseded by one, ended, abandoned or terminated by an operator.", "event"),
-		Utterances:  f.counterVec("lingua_utterances_total", "Utterances that became jobs, by what ended them.", "reason"),
-		Messages:    f.counterVec("lingua_session_messages_total", "Results, errors, partial results and pieces of speech that were sent to sessions.", "kind"),
-		PauseProbes: f.counter("lingua_pause_probes_total", "Pings that were sent to distinguish a pause in the audio from a stalled connection."),
+			"Sessions that were started, resumed, revived from another instance, superseded by one, ended, abandoned or terminated by "+
+				"an operator.", "event"),
+		Utterances: f.counterVec("lingua_utterances_total", "Utterances that became jobs, by what ended them.", "reason"),
+		Messages: f.counterVec("lingua_session_messages_total",
+			"Results, errors, partial results and pieces of speech that were sent to sessions.", "kind"),
+		PauseProbes: f.counter("lingua_pause_probes_total",
+			"Pings that were sent to distinguish a pause in the audio from a stalled connection."),
 	}
 	duration := f.histogramVec("lingua_utterance_duration_seconds", "From the end of an utterance to its terminal message, as it is sent.",
 		prometheus.ExponentialBuckets(1e-3, 2, 17), "outcome")
@@ -78,7 +81,8 @@ func newSessions(f factory, slowPath *prometheus.CounterVec) Sessions {
 		s.terminalCount[i], s.terminalDuration[i] = s.Messages.WithLabelValues(kind), duration.WithLabelValues(kind)
 	}
 	lag := f.histogramVec("lingua_lag_seconds",
-		"How far results are behind their speakers when they are sent, and its parts: segmentation, wait, dispatch, node and return add up to total.",
+		"How far results are behind their speakers when they are sent, and its parts: segmentation, wait, dispatch, node and return add "+
+			"up to total.",
 		prometheus.ExponentialBuckets(1e-3, 2, 17), "part")
 	for i, part := range lagNames {
 		s.lag[i] = lag.WithLabelValues(part)

@@ -17,7 +17,8 @@ type Stats struct {
 func newStats(f factory) Stats {
 	return Stats{
 		StatsRequests: f.counter("scheduler_stats_requests_total", "Requests for the statistics."),
-		StatsStale:    f.counter("scheduler_stats_stale_total", "Requests for the statistics that were answered with a snapshot that is older than it should be."),
+		StatsStale: f.counter("scheduler_stats_stale_total",
+			"Requests for the statistics that were answered with a snapshot that is older than it should be."),
 		StatsDuration: f.histogram("scheduler_stats_request_duration_seconds", "Time to answer a request for the statistics.",
 			prometheus.ExponentialBuckets(10e-6, 2, 18)),
 		StatsLeader: f.gauge("lingua_stats_leader", "1 on the instance that computes the statistics for all."),

@@ -20,11 +20,12 @@ type Store struct {
 
 func newStore(f factory) Store {
 	s := Store{
-		StoreCalls:    NewStoreCalls(),
-		EventsDropped: f.counter("lingua_events_dropped_total", "Events that are not in the event log, because they could not be written for too long."),
-		StoreUp:       f.gauge("lingua_store_up", "1 while the shared store is available. While it is 0 every dispatch is refused."),
-		StoreErrors:   f.counterVec("lingua_store_errors_total", "Operations of the store that failed.", "operation"),
-		StoreLost:     f.counterVec("lingua_store_lost_total", "Records and leases that the store had and lost.", "kind"),
+		StoreCalls: NewStoreCalls(),
+		EventsDropped: f.counter("lingua_events_dropped_total",
+			"Events that are not in the event log, because they could not be written for too long."),
+		StoreUp:     f.gauge("lingua_store_up", "1 while the shared store is available. While it is 0 every dispatch is refused."),
+		StoreErrors: f.counterVec("lingua_store_errors_total", "Operations of the store that failed.", "operation"),
+		StoreLost:   f.counterVec("lingua_store_lost_total", "Records and leases that the store had and lost.", "kind"),
 	}
 	s.StoreUp.Set(1)
 	errors := f.counterVec("lingua_redis_errors_total", "Calls to Redis that failed, by the class of the error.", "class")

@@ -12,7 +12,9 @@ type Tenants struct {
 }
 
 func newTenants(f factory) Tenants {
-	t := Tenants{f.counterVec("lingua_tenant_refusals_total", "Jobs and sessions that a limit of their tenant refused, by limit. A request that waits is counted each time that it tries.", "limit")}
+	t := Tenants{f.counterVec("lingua_tenant_refusals_total",
+		"Jobs and sessions that a limit of their tenant refused, by limit. A request that waits is counted each time that it tries.",
+		"limit")}
 	for _, limit := range store.TenantLimits() {
 		t.TenantRefusals.WithLabelValues(limit.String())
 	}

@@ -12,7 +12,8 @@ func newTraces(f factory) Traces {
 	t := Traces{
 		SpansExported: f.counter("lingua_spans_exported_total", "Spans of traces that the collector accepted."),
 		SpansDropped: f.counterVec("lingua_spans_dropped_total",
-			"Spans that are lost: too many waited (queue_full), the collector could not be reached or refused them (failed), or it rejected some of a request (rejected).", "reason"),
+			"Spans that are lost: too many waited (queue_full), the collector could not be reached or refused them (failed), or it "+
+				"rejected some of a request (rejected).", "reason"),
 	}
 	for _, reason := range []string{"queue_full", "failed", "rejected"} {
 		t.SpansDropped.WithLabelValues(reason)

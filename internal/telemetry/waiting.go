@@ -43,9 +43,12 @@ var waitVerdicts = map[fairqueue.Verdict]string{
 
 func newWaiting(f factory) Waiting {
 	w := Waiting{
-		Offers: f.counterVec("lingua_wait_offers_total", "Offers of free slots to requests that wait on this instance, by what became of them.", "result"),
-		Sweeps: f.counterVec("lingua_wait_sweeps_total", "Probes of nodes that found free slots for which requests wait, by why they were made.", "kind"),
-		Waits: f.histogramVec("lingua_wait_duration_seconds", "How long requests have waited in a queue for a slot, by whether they got one.",
+		Offers: f.counterVec("lingua_wait_offers_total",
+			"Offers of free slots to requests that wait on this instance, by what became of them.", "result"),
+		Sweeps: f.counterVec("lingua_wait_sweeps_total",
+			"Probes of nodes that found free slots for which requests wait, by why they were made.", "kind"),
+		Waits: f.histogramVec("lingua_wait_duration_seconds",
+			"How long requests have waited in a queue for a slot, by whether they got one.",
 			[]float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 20, 30, 60}, "outcome"),
 		requests: f.counterVec("lingua_wait_requests_total", "Requests that were to wait for a slot, by whether they may.", "verdict"),
 	}

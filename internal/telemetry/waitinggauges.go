@@ -38,11 +38,15 @@ func NewWaitingGauges(read func() WaitingCounts) *WaitingGauges {
 		return prometheus.NewDesc(name, help, []string{label}, nil)
 	}
 	return &WaitingGauges{
-		read:    read,
-		pools:   desc("lingua_waiting_requests_by_pool", "Requests that wait on this instance for a free slot, by the capability pool in whose queue they wait: the fifty with most, and other.", "pool"),
-		tenants: desc("lingua_waiting_requests_by_tenant", "Requests that wait on this instance for a free slot, by tenant: the twenty with most, and other.", "tenant"),
+		read: read,
+		pools: desc("lingua_waiting_requests_by_pool",
+			"Requests that wait on this instance for a free slot, by the capability pool in whose queue they wait: the fifty with most, "+
+				"and other.", "pool"),
+		tenants: desc("lingua_waiting_requests_by_tenant",
+			"Requests that wait on this instance for a free slot, by tenant: the twenty with most, and other.", "tenant"),
 		share: desc("lingua_wait_share_ratio",
-			"Slots that a tenant got in the last minute while others waited for the same, divided by its part by the weights, as this instance has observed it: the twenty with the largest part, and other.", "tenant"),
+			"Slots that a tenant got in the last minute while others waited for the same, divided by its part by the weights, as this "+
+				"instance has observed it: the twenty with the largest part, and other.", "tenant"),
 	}
 }
 
@@ -64,9 +68,10 @@ func (g *WaitingGauges) Collect(ch chan<- prometheus.Metric) {
 	for name, n := range keepLargest(counts.Tenants, maxWaitingTenants, size, add) {
 		ch <- prometheus.MustNewConstMetric(g.tenants, prometheus.GaugeValue, float64(n), name)
 	}
-	shares := keepLargest(counts.Shares, maxWaitingTenants, func(s TenantShare) float64 { return s.Entitled }, func(a, b TenantShare) TenantShare {
-		return TenantShare{a.Granted + b.Granted, a.Entitled + b.Entitled}
-	})
+	shares := keepLargest(counts.Shares, maxWaitingTenants, func(s TenantShare) float64 { return s.Entitled },
+		func(a, b TenantShare) TenantShare {
+			return TenantShare{a.Granted + b.Granted, a.Entitled + b.Entitled}
+		})
 	for name, s := range shares {
 		ch <- prometheus.MustNewConstMetric(g.share, prometheus.GaugeValue, s.Granted/s.Entitled, name)
 	}

@@ -7,12 +7,14 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// startAtZero makes the series whose labels are known and few. Without them the first event would make a series that begins at one, in which
-// increase() and rate() see nothing, and a panel of Grafana would be empty until then.
+// startAtZero makes the series whose labels are known and few. Without them the first event would make a series that begins at one, in
+// which increase() and rate() see nothing, and a panel of Grafana would be empty until then.
 func (m *Metrics) startAtZero() {
-	zero(m.NodeRegistration, RegistrationNew, RegistrationAgain, RegistrationRefused, RegistrationRevoked, RegistrationError, RegistrationInvalid, RegistrationDenied, RegistrationLimited)
+	zero(m.NodeRegistration, RegistrationNew, RegistrationAgain, RegistrationRefused, RegistrationRevoked, RegistrationError,
+		RegistrationInvalid, RegistrationDenied, RegistrationLimited)
 	zero(m.NodeSelection, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed))
-	zero(m.Refusals, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed), string(wire.SchedulerDependencyDown), string(wire.CannotBeMet), string(wire.QueueFull))
+	zero(m.Refusals, string(wire.NoCapableNode), string(wire.AllCandidatesFullOrFailed), string(wire.SchedulerDependencyDown),
+		string(wire.CannotBeMet), string(wire.QueueFull))
 	zero(m.Deliveries, DeliveryBusy, DeliveryRefused, DeliveryUnknown)
 	for _, reason := range []core.Reason{
 		core.ReasonACKTimeout, core.ReasonAttemptTimeout, core.ReasonDeliveryRefused, core.ReasonDeliveryUnknown,

@@ -73,8 +73,8 @@ type Refusal struct {
 	Limit store.TenantLimit
 }
 
-// AdmitJob counts the job of a request for its tenant until it is ended or undone, or for keep. A job that is counted is counted for keep from
-// now on. The refusal, if any, is not counted: the request may wait.
+// AdmitJob counts the job of a request for its tenant until it is ended or undone, or for keep. A job that is counted is counted for keep
+// from now on. The refusal, if any, is not counted: the request may wait.
 func (g *Gate) AdmitJob(ctx context.Context, spec *core.Spec, admission core.Token, keep time.Duration) (*Refusal, error) {
 	p := g.job(spec, admission)
 	p.Keep = keep
@@ -141,8 +141,10 @@ func (g *Gate) EndSession(ctx context.Context, ref core.SessionRef) error {
 
 // RenewSessions renews the counts of a tenant's sessions, and returns those that are not counted: their limit is new, or the store has lost
 // them.
-func (g *Gate) RenewSessions(ctx context.Context, tenant core.TenantID, members []string, resume time.Duration) (missing []string, err error) {
-	return g.store.RenewMembers(ctx, store.RenewParams{Tenant: tenant, Kind: store.TenantSession, Members: members, Keep: keepSession(resume)})
+func (g *Gate) RenewSessions(ctx context.Context, tenant core.TenantID, members []string, resume time.Duration) (missing []string,
+	err error) {
+	return g.store.RenewMembers(ctx,
+		store.RenewParams{Tenant: tenant, Kind: store.TenantSession, Members: members, Keep: keepSession(resume)})
 }
 
 // RestoreSession counts a session that runs, whatever the limit is.
@@ -186,14 +188,18 @@ func describeRefusal(p *store.MemberParams, v store.TenantVerdict) *wire.Error {
 		e.Detail = fmt.Sprintf("what %s uses of its %s was lost and is counted again: try again in %s", tenant, v.Refused, describe(retry))
 	case v.Refused == store.LimitInFlight:
 		retry = retryInFlight
-		e.Detail = fmt.Sprintf("%s has %s in flight, and its %s is %d: try again when one has ended", tenant, count(v.Used, "job"), v.Refused, p.Limits.InFlight)
+		e.Detail = fmt.Sprintf("%s has %s in flight, and its %s is %d: try again when one has ended", tenant, count(v.Used, "job"),
+			v.Refused, p.Limits.InFlight)
 	case v.Refused == store.LimitSessions:
 		retry = retrySessions
-		e.Detail = fmt.Sprintf("%s has %s, and its %s is %d: end one, or try again later", tenant, count(v.Used, "session"), v.Refused, p.Limits.Sessions)
+		e.Detail = fmt.Sprintf("%s has %s, and its %s is %d: end one, or try again later", tenant, count(v.Used, "session"), v.Refused,
+			p.Limits.Sessions)
 	case v.Refused == store.LimitDispatchRate:
-		e.Detail = fmt.Sprintf("%s begins more jobs than its %s of %v allows: try again in %s, or send fewer", tenant, v.Refused, p.Limits.DispatchRate, describe(retry))
+		e.Detail = fmt.Sprintf("%s begins more jobs than its %s of %v allows: try again in %s, or send fewer", tenant, v.Refused,
+			p.Limits.DispatchRate, describe(retry))
 	case v.Refused == store.LimitAudioRate:
-		e.Detail = fmt.Sprintf("%s has sent more audio than its %s of %v allows: try again in %s", tenant, v.Refused, p.Limits.AudioRate, describe(retry))
+		e.Detail = fmt.Sprintf("%s has sent more audio than its %s of %v allows: try again in %s", tenant, v.Refused, p.Limits.AudioRate,
+			describe(retry))
 	}
 	return e.RetryIn(retry)
 }

@@ -144,7 +144,8 @@ func (e *exporter) export(ctx context.Context, batch []*Span) bool {
 	}
 }
 
-// flush posts a batch and what is queued, each once, within the timeout of one request: a stopping instance does not wait for its collector.
+// flush posts a batch and what is queued, each once, within the timeout of one request: a stopping instance does not wait for its
+// collector.
 func (e *exporter) flush(ctx context.Context, batch []*Span) {
 	ctx, cancel := context.WithTimeout(ctx, e.timeout)
 	defer cancel()
@@ -173,7 +174,8 @@ func (e *exporter) drop(spans int, err error) {
 func (e *exporter) warn(err error) {
 	if now := time.Now(); now.Sub(e.warnedAt) >= warnInterval {
 		e.warnedAt = now
-		e.log.Warn("spans could not be exported; further warnings are withheld for a minute, lingua_spans_dropped_total counts the spans that are lost", "error", err)
+		e.log.Warn("spans could not be exported; further warnings are withheld for a minute, lingua_spans_dropped_total counts the "+
+			"spans that are lost", "error", err)
 	}
 }
 

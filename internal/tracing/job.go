@@ -6,9 +6,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// JobEnded exports the root of the trace of a job that has ended, and its phases: the wait before the job was created, each attempt, and the time
-// between two attempts. They are made from the times in the record, so the root lasts as long as the latency of the result says, and its
-// phases cover it without a gap.
+// JobEnded exports the root of the trace of a job that has ended, and its phases: the wait before the job was created, each attempt, and
+// the time between two attempts. They are made from the times in the record, so the root lasts as long as the latency of the result says,
+// and its phases cover it without a gap.
 func (t *Trace) JobEnded(job *core.Job) {
 	if !t.Sampled() {
 		return
@@ -64,7 +64,8 @@ func sinceCreation(job *core.Job, at time.Time) time.Time {
 
 // endedInRetry reports whether a job ended after its last attempt, perhaps in the same millisecond.
 func endedInRetry(job *core.Job) bool {
-	return len(job.History) > 0 && job.State != core.StateDone && job.Reason != core.ReasonMaxRetry && job.Reason != job.History[len(job.History)-1].Reason
+	return len(job.History) > 0 && job.State != core.StateDone && job.Reason != core.ReasonMaxRetry &&
+		job.Reason != job.History[len(job.History)-1].Reason
 }
 
 // Refused exports the root of the trace of an utterance that never became a job. Its times are on this process's clock.

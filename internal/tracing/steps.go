@@ -9,8 +9,8 @@ import (
 // maxSteps bounds the steps that are kept of one activity: a request may wait for a free slot for long.
 const maxSteps = 32
 
-// Steps collects the steps of an activity until it is known to which span they belong: the steps of a request that is refused belong to none.
-// A Steps must not be used by two goroutines at once.
+// Steps collects the steps of an activity until it is known to which span they belong: the steps of a request that is refused belong to
+// none. A Steps must not be used by two goroutines at once.
 type Steps struct {
 	trace   *Trace
 	list    []Span

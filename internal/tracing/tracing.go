@@ -1,9 +1,9 @@
 // Package tracing makes one OpenTelemetry trace for each job and exports it over OTLP/HTTP.
 //
-// The ids of a trace follow from the id of its job, and those of its phases from the tokens in the job's record. So every instance that works on
-// a job adds spans to the same tree, without asking another and without storing anything, also after the instance that dispatched the job
-// has died. The instance that decides the end of the job makes the root and its phases from the times in the record, which are those of the
-// result's latency: they agree to the millisecond.
+// The ids of a trace follow from the id of its job, and those of its phases from the tokens in the job's record. So every instance that
+// works on a job adds spans to the same tree, without asking another and without storing anything, also after the instance that dispatched
+// the job has died. The instance that decides the end of the job makes the root and its phases from the times in the record, which are
+// those of the result's latency: they agree to the millisecond.
 //
 // A nil Tracer is off, and so are a nil Trace and nil Steps: their methods do nothing. No text of speech, no token and no URL is ever an
 // attribute.
@@ -62,8 +62,8 @@ func (t *Tracer) Run(ctx context.Context) {
 	}
 }
 
-// threshold returns the threshold of a ratio. The decision is that of OpenTelemetry's TraceIDRatioBased sampler, so that a sampler of a node
-// or a collector with the same ratio chooses the same traces.
+// threshold returns the threshold of a ratio. The decision is that of OpenTelemetry's TraceIDRatioBased sampler, so that a sampler of a
+// node or a collector with the same ratio chooses the same traces.
 func threshold(ratio float64) uint64 {
 	if ratio >= 1 {
 		return math.MaxUint64
@@ -135,8 +135,8 @@ func (t *Trace) derive(kind string, token core.Token) SpanID {
 	return SpanID(sum[:8])
 }
 
-// Traceparent returns the W3C context of an attempt, under which its node continues the trace; empty if tracing is off. That of a trace that is
-// not exported says so, and the node does not export its part either.
+// Traceparent returns the W3C context of an attempt, under which its node continues the trace; empty if tracing is off. That of a trace
+// that is not exported says so, and the node does not export its part either.
 func (t *Trace) Traceparent(token core.Token) string {
 	if t == nil {
 		return ""

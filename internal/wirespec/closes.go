@@ -28,15 +28,19 @@ func Closes() []CloseInfo {
 			"correct the program",
 		},
 		{
-			wire.CloseBadMessage, []wire.Code{wire.InvalidRequest}, "an invalid first message; a later one is answered with an `error` that is not fatal",
+			wire.CloseBadMessage, []wire.Code{wire.InvalidRequest},
+			"an invalid first message; a later one is answered with an `error` that is not fatal",
 			"correct the message, see the error's `field` and `detail`",
 		},
 		{
-			wire.CloseUnauthorized, []wire.Code{wire.Unauthorized}, "no valid credential, from a browser; others get HTTP 401 before the upgrade. Or the token of a connected session has expired, or the credential was revoked",
+			wire.CloseUnauthorized, []wire.Code{wire.Unauthorized},
+			"no valid credential, from a browser; others get HTTP 401 before the upgrade. Or the token of a connected session has " +
+				"expired, or the credential was revoked",
 			"use another credential, or mint another session token",
 		},
 		{
-			wire.CloseForbidden, []wire.Code{wire.Forbidden}, "a credential for another node, session or tenant; a wrong `resume_token`; a `session_id` that another session uses",
+			wire.CloseForbidden, []wire.Code{wire.Forbidden},
+			"a credential for another node, session or tenant; a wrong `resume_token`; a `session_id` that another session uses",
 			"use the right credential, or another name",
 		},
 		{
@@ -44,11 +48,14 @@ func Closes() []CloseInfo {
 			"start another session",
 		},
 		{
-			wire.CloseIdle, []wire.Code{wire.DeadlineExceeded}, "no first message within `first_message_ms`, or no message of a session within `idle_ms`",
-			"send the first message at once, and `keepalive` while nobody speaks; an idle session can be resumed, or another one started after 4404",
+			wire.CloseIdle, []wire.Code{wire.DeadlineExceeded},
+			"no first message within `first_message_ms`, or no message of a session within `idle_ms`",
+			"send the first message at once, and `keepalive` while nobody speaks; an idle session can be resumed, or another one " +
+				"started after 4404",
 		},
 		{
-			wire.CloseReplaced, []wire.Code{wire.StaleEpoch}, "the same node or session has connected again, or the node has registered again",
+			wire.CloseReplaced, []wire.Code{wire.StaleEpoch},
+			"the same node or session has connected again, or the node has registered again",
 			"nothing, if the newer connection is yours; otherwise two programs use the same name",
 		},
 		{
@@ -60,7 +67,9 @@ func Closes() []CloseInfo {
 			"send smaller messages; end utterances earlier",
 		},
 		{
-			wire.CloseTooFast, []wire.Code{wire.RateLimited}, "`session_start` while the tenant has as many sessions as its `max_sessions`; too many connections of one address get HTTP 429 before the upgrade",
+			wire.CloseTooFast, []wire.Code{wire.RateLimited},
+			"`session_start` while the tenant has as many sessions as its `max_sessions`; too many connections of one address get HTTP " +
+				"429 before the upgrade",
 			"end a session, or connect again after `retry_after_ms`",
 		},
 		{
@@ -73,12 +82,16 @@ func Closes() []CloseInfo {
 			"connect to another instance, or to the same one after `retry_after_ms`",
 		},
 		{
-			wire.CloseSlow, []wire.Code{wire.RateLimited, wire.DeadlineExceeded}, "the peer did not read what was sent, or did not answer pings",
+			wire.CloseSlow, []wire.Code{wire.RateLimited, wire.DeadlineExceeded},
+			"the peer did not read what was sent, or did not answer pings",
 			"connect again, and resume; read faster",
 		},
 		{
-			wire.CloseNameInUse, []wire.Code{wire.NameInUse}, "`node_register` under the name of a node that is present, without its `resume_token`, where secrets are required (`auth.require_node_secret`, the default with keys); elsewhere it replaces that connection",
-			"connect again after `retry_after_ms`: the name is free when that node has been gone for a while; otherwise two programs use the same name",
+			wire.CloseNameInUse, []wire.Code{wire.NameInUse},
+			"`node_register` under the name of a node that is present, without its `resume_token`, where secrets are required " +
+				"(`auth.require_node_secret`, the default with keys); elsewhere it replaces that connection",
+			"connect again after `retry_after_ms`: the name is free when that node has been gone for a while; otherwise two programs " +
+				"use the same name",
 		},
 		{
 			wire.CloseOverloaded, []wire.Code{wire.RateLimited}, "audio that cannot be accepted now; the refused frame is not counted",

@@ -39,10 +39,12 @@ const keepaliveOfSession = "Its sender is alive. Only a client that asked for it
 func Frames() []FrameInfo {
 	return []FrameInfo{
 		{wire.NodeRegister{}, FromNode, "The first message of a node: its identity and capabilities, or a resumption."},
-		{wire.NodeRegisterAck{}, ToNode, "The node is registered or resumed. Also sent unsolicited when the scheduler had to register the node again."},
+		{wire.NodeRegisterAck{}, ToNode,
+			"The node is registered or resumed. Also sent unsolicited when the scheduler had to register the node again."},
 		{wire.NodeHeartbeat{}, FromNode, "The node is alive and holds these jobs. It has no answer."},
 		{wire.JobAssign{}, ToNode, "A job. The node answers at once with job_ack or job_reject."},
-		{wire.JobAck{}, FromNode, "The node has received the job and will work on it. It has no answer, or job_cancel if another node has the job."},
+		{wire.JobAck{}, FromNode, "The node has received the job and will work on it. It has no answer, or job_cancel if another node " +
+			"has the job."},
 		{wire.JobReject{}, FromNode, "The node does not take the job. It has no answer."},
 		{wire.JobPartial{}, FromNode, "A partial result. It has no answer."},
 		{wire.JobResult{}, FromNode, "The result, resent until it is acknowledged."},
@@ -51,7 +53,8 @@ func Frames() []FrameInfo {
 		{wire.JobCancel{}, ToNode, "The node should stop a job."},
 		{wire.JobCancelled{}, FromNode, "The node has stopped the job."},
 		{wire.ModelNotAvailable{}, FromNode, "A service that the node declared is not available."},
-		{wire.NodeLeave{}, FromNode, "The node stops: it is removed, and the jobs that it still has are given to other nodes. The connection is closed with 1000."},
+		{wire.NodeLeave{}, FromNode, "The node stops: it is removed, and the jobs that it still has are given to other nodes. The " +
+			"connection is closed with 1000."},
 		{wire.Drain{}, ToNode, "An operator has drained the node, or has ended the drain."},
 		{wire.Keepalive{}, ToNode, "The scheduler is alive. Only a node that asked for it with keepalive_ms gets it."},
 		{wire.GoAway{}, ToNode, "Connect to another instance: this one stops."},
@@ -71,7 +74,8 @@ func Frames() []FrameInfo {
 		{wire.SessionPartial{}, ToClient, "A partial result of an utterance."},
 		{wire.SessionResult{}, ToClient, "The result of an utterance."},
 		{wire.SessionResultAck{}, FromClient, "All durable messages up to this one were received."},
-		{wire.SessionUpdate{}, FromClient, "Other settings: segmentation applies at once, the rest from the next utterance on. It has no answer."},
+		{wire.SessionUpdate{}, FromClient,
+			"Other settings: segmentation applies at once, the rest from the next utterance on. It has no answer."},
 		{wire.SessionCancel{}, FromClient, "Cancel an utterance."},
 		{wire.Keepalive{}, FromClient, keepaliveOfSession},
 		{wire.Keepalive{}, ToClient, keepaliveOfSession},
@@ -79,6 +83,7 @@ func Frames() []FrameInfo {
 		{wire.SessionEnded{}, ToClient, "The last message, with the totals."},
 		{wire.GoAway{}, ToClient, "Connect to another instance: this one stops."},
 		{wire.Warning{}, ToClient, "Something that was sent was ignored, or speech that was announced does not come."},
-		{wire.ErrorFrame{}, ToClient, "An error. If it names an utterance, the utterance ended with it. Otherwise it is the answer to one message, or, if fatal, the reason of the close that follows."},
+		{wire.ErrorFrame{}, ToClient, "An error. If it names an utterance, the utterance ended with it. Otherwise it is the answer to " +
+			"one message, or, if fatal, the reason of the close that follows."},
 	}
 }

@@ -39,8 +39,9 @@ func runCallbackNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, 
 	errs := make([]error, cfg.Count+1)
 	for i := range errs {
 		n := &callbackNode{
-			testNode: testNode{name: fmt.Sprintf("%s-%d", cfg.Name, i), seed: cfg.Seed, slots: cfg.Slots, journal: j, held: make(map[wire.ActiveJob]bool)},
-			api:      api, heartbeatNow: make(chan struct{}, 1), active: make(map[wire.ActiveJob]context.CancelFunc),
+			testNode: testNode{name: fmt.Sprintf("%s-%d", cfg.Name, i), seed: cfg.Seed, slots: cfg.Slots, journal: j,
+				held: make(map[wire.ActiveJob]bool)},
+			api: api, heartbeatNow: make(chan struct{}, 1), active: make(map[wire.ActiveJob]context.CancelFunc),
 		}
 		n.omitsActive = i%2 == 1 || i == cfg.Count // which the protocol allows
 		if n.ambiguous = i == cfg.Count; n.ambiguous {
@@ -111,7 +112,8 @@ func (n *callbackNode) sendHeartbeats(ctx context.Context, url string) {
 		var err error
 		if epoch == 0 {
 			var out wire.RegisterResponse
-			if err = n.api.Post(n.ctx, "/v1/node/register", wire.RegisterRequest{NodeID: n.name, Declaration: n.declaration(ctx, url)}, &out); err == nil {
+			if err = n.api.Post(n.ctx, "/v1/node/register", wire.RegisterRequest{NodeID: n.name, Declaration: n.declaration(ctx, url)},
+				&out); err == nil {
 				n.journal.Add(journal.Entry{Source: n.name, Kind: journal.NodeRegistered, Slots: n.slots})
 				epoch, every, cancel = out.Epoch, time.Duration(out.HeartbeatIntervalMS)*time.Millisecond, out.Cancel
 				n.onReady()
@@ -196,7 +198,8 @@ func (n *callbackNode) serveAssignment(w http.ResponseWriter, r *http.Request) {
 	key := wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}
 	draw := n.rand(&node.Job{ID: a.JobID, Attempt: a.AttemptID}).Float64()
 	if n.ambiguous && a.AttemptID == 1 {
-		n.journal.Add(journal.Entry{Source: n.name, Kind: journal.JobAssigned, Job: a.JobID, Attempt: a.AttemptID, Slots: n.slots, Code: "delivery failed"})
+		n.journal.Add(journal.Entry{Source: n.name, Kind: journal.JobAssigned, Job: a.JobID, Attempt: a.AttemptID, Slots: n.slots,
+			Code: "delivery failed"})
 		n.failDelivery(w, r, draw)
 		return
 	}

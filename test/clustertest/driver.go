@@ -75,7 +75,8 @@ func (c *DriverConfig) NodeName(node int) string { return fmt.Sprintf("%s-%d", c
 type driverFunc func(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error
 
 var driverFuncs = map[string]driverFunc{
-	SocketNodes: runSocketNodes, CallbackNodes: runCallbackNodes, Sessions: runSessions, Callers: runCallers, WaitingCallers: runWaitingCallers,
+	SocketNodes: runSocketNodes, CallbackNodes: runCallbackNodes, Sessions: runSessions, Callers: runCallers,
+	WaitingCallers: runWaitingCallers,
 }
 
 // RunDriver reports whether this process was started as a driver. If so, it runs the driver and returns its error when

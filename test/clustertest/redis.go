@@ -23,7 +23,8 @@ type Redis struct {
 	single   *redistest.Server
 	sentinel *redistest.Sentinel
 	cluster  *redistest.Cluster
-	Proxies  []*redistest.Proxy // of each instance to a standalone server; none in the other topologies, whose clients connect to the servers themselves
+	// of each instance to a standalone server; none in the other topologies, whose clients connect to the servers themselves
+	Proxies []*redistest.Proxy
 }
 
 // StartRedis starts Redis in a topology, for a number of instances. It stops at the end of the test.

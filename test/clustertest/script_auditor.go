@@ -155,7 +155,8 @@ func (s Script) wrote(command, key string) []string {
 // addUnless adds a violation unless the condition holds.
 func (a *ScriptAuditor) addUnless(holds bool, kind string, s Script, format string, args ...any) {
 	if !holds {
-		a.violations = append(a.violations, ScriptViolation{s.AtMS * 1e6, kind, fmt.Sprintf(format, args...) + fmt.Sprintf(": %.200q wrote %.200q", s.Keys, s.Writes)})
+		a.violations = append(a.violations,
+			ScriptViolation{s.AtMS * 1e6, kind, fmt.Sprintf(format, args...) + fmt.Sprintf(": %.200q wrote %.200q", s.Keys, s.Writes)})
 	}
 }
 
@@ -193,7 +194,8 @@ func (a *ScriptAuditor) checkOutbox(s Script) {
 		return
 	}
 	a.superseded++
-	a.addUnless(s.wrote("HSETNX", s.Keys[1]) == nil && s.wrote("XADD", s.Keys[0]) == nil, SupersededWrite, s, "%v appended, the session was %v", writer, claims)
+	a.addUnless(s.wrote("HSETNX", s.Keys[1]) == nil && s.wrote("XADD", s.Keys[0]) == nil, SupersededWrite, s,
+		"%v appended, the session was %v", writer, claims)
 }
 
 // parseClaim parses an epoch, an incarnation and an owner.
@@ -251,5 +253,6 @@ func (a *ScriptAuditor) Counts() (scripts, late int) {
 func (a *ScriptAuditor) Report() ([]ScriptViolation, string, []error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.violations, fmt.Sprintf("%d scripts, %d of them late and %d for superseded owners, %d took effect", a.scripts, a.late, a.superseded, len(a.violations)), a.errs
+	return a.violations, fmt.Sprintf("%d scripts, %d of them late and %d for superseded owners, %d took effect", a.scripts, a.late,
+		a.superseded, len(a.violations)), a.errs
 }

@@ -53,7 +53,8 @@ func runSessions(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready
 	}()
 	startLimit := make(chan struct{}, 32) // limits how many sessions are started at once
 	for i := range cfg.Count {
-		d := &sessionDriver{name: fmt.Sprintf("%s-%d", cfg.Name, i), config: cfg, journal: j, transport: transport, rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i)))}
+		d := &sessionDriver{name: fmt.Sprintf("%s-%d", cfg.Name, i), config: cfg, journal: j, transport: transport,
+			rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i)))}
 		d.tts = i%2 == 0
 		d.onReady = sync.OnceFunc(notReady.Done)
 		running.Go(func() {
@@ -119,7 +120,8 @@ func (d *sessionDriver) startSession(ctx context.Context, id string, startLimit 
 			URL:        d.config.URL,
 			HTTPClient: &http.Client{Transport: d.recorder(id)},
 			Start: wire.SessionStart{
-				SessionID: id, ResumeToken: token, Langs: []string{"en", "es"}, Audio: wire.SessionAudio{SampleRate: SampleRate}, Partials: true, TTS: d.tts,
+				SessionID: id, ResumeToken: token, Langs: []string{"en", "es"}, Audio: wire.SessionAudio{SampleRate: SampleRate},
+				Partials: true, TTS: d.tts,
 				Segmentation: wire.SessionSegmentation{PauseMS: maxPause.Milliseconds()},
 			},
 		})
@@ -181,11 +183,13 @@ func (d *sessionDriver) recordEvent(id string, event client.Event) {
 	case client.PartialResult:
 		e.Kind, e.Index, e.Job, e.Attempt = journal.PartialReceived, v.UtteranceIndex, v.JobID, v.AttemptID
 	case client.Result:
-		e.Kind, e.OK, e.Request, e.Index, e.Seq, e.Job, e.Attempt = journal.Terminal, true, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID, v.AttemptID
+		e.Kind, e.OK, e.Request, e.Index, e.Seq, e.Job, e.Attempt = journal.Terminal, true, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID,
+			v.AttemptID
 		setOrigin(&e, v.TextTgt)
 		e.Speech = v.TTS == "follows"
 	case client.SpeechChunk:
-		e.Kind, e.Job, e.Attempt, e.Index, e.Bytes, e.OK = journal.SpeechReceived, v.JobID, v.AttemptID, int64(v.Chunk), int64(len(v.Audio)), v.Last
+		e.Kind, e.Job, e.Attempt, e.Index, e.Bytes, e.OK = journal.SpeechReceived, v.JobID, v.AttemptID, int64(v.Chunk),
+			int64(len(v.Audio)), v.Last
 		e.Code = d.speech.verify(attemptKey{v.JobID, v.AttemptID}, v.Chunk, v.Audio)
 	case client.UtteranceFailed:
 		e.Kind, e.Request, e.Index, e.Seq, e.Job = journal.Terminal, v.RequestID, v.UtteranceIndex, v.Seq, v.JobID
@@ -220,7 +224,8 @@ func (d *sessionDriver) recordFrame(id string, conn int, sent bool, text []byte)
 		First     int64  `json:"first_seq"`
 	}
 	switch kind {
-	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.UtteranceCommitted{}.Type(), wire.SessionResult{}.Type(), wire.ErrorFrame{}.Type():
+	case wire.SessionResume{}.Type(), wire.SessionResumed{}.Type(), wire.UtteranceCommitted{}.Type(), wire.SessionResult{}.Type(),
+		wire.ErrorFrame{}.Type():
 		if json.Unmarshal(text, &m) != nil {
 			return
 		}
@@ -235,7 +240,8 @@ func (d *sessionDriver) recordFrame(id string, conn int, sent bool, text []byte)
 			d.journal.Add(journal.Entry{Source: id, Kind: journal.GapReceived, Conn: conn, Seq: m.Last})
 		}
 	case kind == wire.UtteranceCommitted{}.Type() && m.Index != nil:
-		d.journal.Add(journal.Entry{Source: id, Kind: journal.CommitReceived, Conn: conn, Index: *m.Index, Job: m.Job, Seq: m.First, Bytes: m.Last})
+		d.journal.Add(journal.Entry{Source: id, Kind: journal.CommitReceived, Conn: conn, Index: *m.Index, Job: m.Job, Seq: m.First,
+			Bytes: m.Last})
 	case m.Index != nil:
 		d.journal.Add(journal.Entry{Source: id, Kind: journal.DurableReceived, Conn: conn, Seq: m.Seq, Index: *m.Index})
 	}

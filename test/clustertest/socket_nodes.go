@@ -41,13 +41,15 @@ func runSocketNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, re
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	for i := range cfg.Count {
 		kind := cfg.KindOf(i)
-		n := &testNode{name: cfg.NodeName(i), seed: cfg.Seed, slots: kind.Slots, journal: j, work: cmp.Or(cfg.Work, DefaultWork), held: make(map[wire.ActiveJob]bool)}
+		n := &testNode{name: cfg.NodeName(i), seed: cfg.Seed, slots: kind.Slots, journal: j, work: cmp.Or(cfg.Work, DefaultWork),
+			held: make(map[wire.ActiveJob]bool)}
 		n.onReady = sync.OnceFunc(notReady.Done)
 		running.Go(func() {
 			defer n.onReady()
 			errs[i] = node.Run(ctx, node.Config{
 				URL: cfg.URL, ID: n.name, Slots: kind.Slots, ShutdownTimeout: 10 * time.Second, Log: log.With("node_id", n.name),
-				HTTPClient:  &http.Client{Transport: &frameRecorder{transport: transport, onConnect: n.recordConnection, onText: n.recordFrame}},
+				HTTPClient: &http.Client{Transport: &frameRecorder{transport: transport, onConnect: n.recordConnection,
+					onText: n.recordFrame}},
 				Declaration: wire.Declaration{SemanticLangs: kind.Langs, TTSLangs: kind.Langs},
 			}, n.handleJob)
 			n.recordStop(errs[i])
@@ -88,7 +90,8 @@ func (n *testNode) handleJob(ctx context.Context, job *node.Job) (node.Result, e
 
 // recordAttempt records the start and the end of the work on an attempt, with the number of attempts that the node works
 // on.
-func recordAttempt[T any](ctx context.Context, j *journal.Writer, working *atomic.Int64, e journal.Entry, work func() (T, error)) (T, error) {
+func recordAttempt[T any](ctx context.Context, j *journal.Writer, working *atomic.Int64, e journal.Entry, work func() (T, error)) (T,
+	error) {
 	e.Kind, e.Held = journal.WorkStarted, int(working.Add(1))
 	defer working.Add(-1)
 	j.Add(e)

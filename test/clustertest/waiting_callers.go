@@ -35,7 +35,8 @@ var (
 	waitDirections = [][2]string{{"en", "es"}, {"es", "en"}, {"en", "zh"}, {"de", "en"}, {"es", "zh"}}
 )
 
-// runWaitingCallers dispatches jobs that may wait for a slot, until the context ends. Each caller has one request at a time that is not placed.
+// runWaitingCallers dispatches jobs that may wait for a slot, until the context ends. Each caller has one request at a time that is not
+// placed.
 func runWaitingCallers(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error {
 	outcomes := newSchedulerClient(cfg.URL)
 	defer outcomes.Close()
@@ -49,7 +50,8 @@ func runWaitingCallers(ctx context.Context, cfg DriverConfig, j *journal.Writer,
 	for i := range cfg.Count {
 		tenant := cfg.Tenants[i%len(cfg.Tenants)]
 		c := &waitingCaller{
-			caller: &caller{name: fmt.Sprintf("%s-%d", cfg.Name, i), journal: j, api: outcomes}, tenant: tenant, instances: instances, rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
+			caller: &caller{name: fmt.Sprintf("%s-%d", cfg.Name, i), journal: j, api: outcomes}, tenant: tenant, instances: instances,
+			rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
 		}
 		running.Go(func() { c.run(ctx) })
 	}
@@ -74,7 +76,8 @@ func (c *waitingCaller) run(ctx context.Context) {
 		direction := waitDirections[c.rand.IntN(len(waitDirections))]
 		wait := waitTimes[c.rand.IntN(len(waitTimes))].Milliseconds()
 		pause := c.dispatch(context.WithoutCancel(ctx), wire.DispatchRequest{
-			RequestID: fmt.Sprintf("%s.%d", c.name, n), SessionID: c.tenant + "." + c.name, TenantID: c.tenant, SrcLang: direction[0], TgtLang: direction[1],
+			RequestID: fmt.Sprintf("%s.%d", c.name, n), SessionID: c.tenant + "." + c.name, TenantID: c.tenant, SrcLang: direction[0],
+			TgtLang: direction[1],
 			Options: wire.DispatchOptions{MaxWaitMS: &wait},
 		})
 		run.SleepJitter(ctx, pause, 0.9)
@@ -115,7 +118,8 @@ func (c *waitingCaller) dispatch(ctx context.Context, r wire.DispatchRequest) (p
 }
 
 // send sends a request to an instance, and records the answer. If leaveAfter is not 0, the caller disconnects after that time.
-func (c *waitingCaller) send(ctx context.Context, r wire.DispatchRequest, instance int, leaveAfter time.Duration) (placed bool, _ *wire.Error) {
+func (c *waitingCaller) send(ctx context.Context, r wire.DispatchRequest, instance int, leaveAfter time.Duration) (placed bool,
+	_ *wire.Error) {
 	limit := time.Duration(*r.Options.MaxWaitMS)*time.Millisecond + hangTimeout
 	if leaveAfter > 0 {
 		limit = leaveAfter

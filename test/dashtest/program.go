@@ -76,7 +76,8 @@ func command(t testing.TB, file string, given Arguments) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "node", "browser/"+file, string(argument)) // it ends what it started itself
+	// it ends what it started itself
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "node", "browser/"+file, string(argument))
 	cmd.Dir = programs()
 	return cmd
 }

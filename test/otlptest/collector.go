@@ -154,7 +154,8 @@ func Tree(spans []Span) string {
 			if origin.IsZero() {
 				origin = s.Start
 			}
-			fmt.Fprintf(&b, "%-40s %8.1f %8.1f ms  %s", strings.Repeat("  ", depth)+s.Name, ms(s.Start.Sub(origin)), ms(s.Duration()), s.Instance)
+			fmt.Fprintf(&b, "%-40s %8.1f %8.1f ms  %s", strings.Repeat("  ", depth)+s.Name, ms(s.Start.Sub(origin)), ms(s.Duration()),
+				s.Instance)
 			for _, key := range []string{"lingua.node_id", "lingua.attempt_id", "lingua.event", "lingua.verdict", "lingua.transport"} {
 				if v, ok := s.Attrs[key]; ok {
 					fmt.Fprintf(&b, " %s=%v", strings.TrimPrefix(key, "lingua."), v)

@@ -46,7 +46,8 @@ func (s *Server) Malform(key string, how Malformation, field int) (fields int) {
 		if kind == "string" {
 			write = "SADD"
 		}
-		s.mustDo("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('"+write+"', KEYS[1], 'other')", "1", key) // in one step: schedulers write, too
+		// in one step: schedulers write, too
+		s.mustDo("EVAL", "redis.call('DEL', KEYS[1]) return redis.call('"+write+"', KEYS[1], 'other')", "1", key)
 		return 1
 	}
 	selected := func() bool {

@@ -12,7 +12,7 @@ const module = "github.com/lingua-scheduler/lingua/"
 
 // layers are the packages from the lowest layer up. A package may import only packages of lower layers.
 var layers = [][]string{
-	{"internal/run", "test/testrun"},
+	{"internal/run", "test/testrun", "test/size"},
 	{"wire", "wire/oggopus", "web/dashboard", "internal/endpoints", "test/child", "test/docpage", "test/sources", "test/tlstest", "test/clustertest/journal", "test/otlptest", "bench/stats", "internal/store/fairqueue"},
 	{"test/stalltest", "internal/wirespec", "test/redistest", "node", "client"},
 	{"internal/core", "internal/socket"},

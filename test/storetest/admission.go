@@ -83,7 +83,8 @@ func testEjection(t *testing.T, h *Harness) {
 	}
 	h.mustReserve(t, n, "job-4")
 	wantFull(t, h, n, "on a full node")
-	if n, _, err := h.Store.Admit(t.Context(), store.AdmitParams{Node: "node-a", Fence: 1}); err != nil || n.Admission != (core.Admission{}) {
+	if n, _, err := h.Store.Admit(t.Context(), store.AdmitParams{Node: "node-a", Fence: 1}); err != nil ||
+		n.Admission != (core.Admission{}) {
 		t.Errorf("nothing is to be remembered: %+v, %v; want the zero value", n.Admission, err)
 	}
 }
@@ -119,7 +120,8 @@ func testConcurrentLimit(t *testing.T, h *Harness) {
 		wg.Go(func() { tryReserve(t, h, n, core.JobID(fmt.Sprintf("job-%d", i))) })
 		if i%8 == 0 {
 			wg.Go(func() {
-				if _, _, err := h.Store.Admit(t.Context(), store.AdmitParams{Node: "node-b", Fence: 1, Admission: limitTo(i / 8)}); err != nil {
+				if _, _, err := h.Store.Admit(t.Context(),
+					store.AdmitParams{Node: "node-b", Fence: 1, Admission: limitTo(i / 8)}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -177,7 +179,8 @@ func testLimitWithForeignWork(t *testing.T, h *Harness) {
 	lower := h.heartbeat(t, n, heartbeat{seq: 2, active: []core.JobID{"job-1", "job-2"}, change: func(n *core.Node) { n.MaxJobs = 2 }}).Node
 	h.wantOccupancy(t, "node-a", store.Occupancy{Max: 2, Reserved: 2})
 	wantFull(t, h, lower, "on a node that has lowered its maximum below the limit")
-	higher := h.heartbeat(t, lower, heartbeat{seq: 3, active: []core.JobID{"job-1", "job-2"}, change: func(n *core.Node) { n.MaxJobs = 9 }}).Node
+	higher := h.heartbeat(t, lower,
+		heartbeat{seq: 3, active: []core.JobID{"job-1", "job-2"}, change: func(n *core.Node) { n.MaxJobs = 9 }}).Node
 	h.wantOccupancy(t, "node-a", store.Occupancy{Max: 9, Withheld: 6, Reserved: 2})
 	h.mustReserve(t, higher, "job-3")
 	wantFull(t, h, higher, "beyond the limit, whatever the node declares")
@@ -235,11 +238,13 @@ func testAdmissionSurvives(t *testing.T, h *Harness) {
 		t.Fatal(err)
 	}
 	check("a registration with an admission of its own", r.Node)
-	if n, admitted, err := h.Store.Admit(t.Context(), store.AdmitParams{Node: "node-a", Fence: 6}); err != nil || admitted || !n.Admission.Equal(want) {
+	if n, admitted, err := h.Store.Admit(t.Context(), store.AdmitParams{Node: "node-a", Fence: 6}); err != nil || admitted ||
+		!n.Admission.Equal(want) {
 		t.Errorf("a stale decision after the registrations: %v, %v, %+v", admitted, err, n)
 	}
 	declared.ID = "node-new"
-	if r, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad}); err != nil || r.Node.Admission != (core.Admission{}) {
+	if r, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad}); err != nil ||
+		r.Node.Admission != (core.Admission{}) {
 		t.Errorf("a new node decides on its own admission: %+v, %v", r.Node, err)
 	}
 }

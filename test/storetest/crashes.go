@@ -141,7 +141,8 @@ func (c *crashTest) audit(t *testing.T, n *crashNode, o store.Occupancy) {
 
 // failJob ends an unfinished job and releases its slot.
 func (c *crashTest) failJob(t *testing.T, n *crashNode, r core.LeaseRef) {
-	a, err := c.h.Store.Apply(t.Context(), store.ApplyParams{Job: r.Job, Event: core.EventFail, AnyHolder: true, Reason: core.ReasonNodeLost})
+	a, err := c.h.Store.Apply(t.Context(),
+		store.ApplyParams{Job: r.Job, Event: core.EventFail, AnyHolder: true, Reason: core.ReasonNodeLost})
 	if err != nil {
 		t.Errorf("fail %s: %v", r.Job, err)
 		return

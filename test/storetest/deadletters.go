@@ -139,7 +139,8 @@ func testFetchAfterFetchAbandoned(t *testing.T, h *Harness) {
 		t.Errorf("the instance that came back fetched %+v, want b", got)
 	}
 	h.Wait(2 * h.Slack)
-	if got, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", MinIdle: time.Hour, Limit: 8}); err != nil || len(got) != 0 {
+	if got, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", MinIdle: time.Hour, Limit: 8}); err != nil ||
+		len(got) != 0 {
 		t.Errorf("at once: %+v, %v", got, err)
 	}
 	unacknowledged, err := h.Store.Pending(t.Context(), store.FetchParams{Inbox: "i-1", MinIdle: h.Slack, Limit: 1})
@@ -154,7 +155,8 @@ func testAnnounceAfterRemoval(t *testing.T, h *Harness) {
 	if removed, err := h.Store.RemoveInbox(t.Context(), "i-1"); err != nil || !removed {
 		t.Fatalf("remove inbox: %v, %v", removed, err)
 	}
-	if messages, err := h.Store.Fetch(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Millisecond, Limit: 1}); len(messages) != 0 || errors.Is(err, store.ErrDown) {
+	if messages, err := h.Store.Fetch(t.Context(), store.FetchParams{Inbox: "i-1", Wait: time.Millisecond, Limit: 1}); len(messages) != 0 ||
+		errors.Is(err, store.ErrDown) {
 		t.Errorf("fetch without an inbox: %v, %v", messages, err)
 	}
 	h.announce(t, "i-1")
@@ -167,7 +169,9 @@ func testAnnounceAfterRemoval(t *testing.T, h *Harness) {
 func testInstanceWithDeadLetters(t *testing.T, h *Harness) {
 	h.announce(t, "i-1")
 	h.post(t, "i-1", "a")
-	if _, err := h.Store.DeadLetter(t.Context(), store.DeadLetterParams{Inbox: "i-1", Message: h.fetch(t, "i-1", 1)[0], Reason: "FAILED", Keep: h.Timing.Retention * 10}); err != nil {
+	if _, err := h.Store.DeadLetter(t.Context(),
+		store.DeadLetterParams{Inbox: "i-1", Message: h.fetch(t, "i-1", 1)[0], Reason: "FAILED",
+			Keep: h.Timing.Retention * 10}); err != nil {
 		t.Fatal(err)
 	}
 	h.Wait(h.Timing.Presence + h.Slack)
@@ -295,7 +299,8 @@ func testConcurrentReplays(t *testing.T, h *Harness) {
 			found += len(messages)
 		}
 		if replayed+discarded != 1 || found != replayed || len(h.deadLetters(t, "i-1", "", 100)) != 0 {
-			t.Errorf("round %d: replayed %d times, discarded %d times, in inboxes %d, dead letters %+v", round, replayed, discarded, found, h.deadLetters(t, "i-1", "", 100))
+			t.Errorf("round %d: replayed %d times, discarded %d times, in inboxes %d, dead letters %+v", round, replayed, discarded, found,
+				h.deadLetters(t, "i-1", "", 100))
 		}
 	}
 }

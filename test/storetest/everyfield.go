@@ -32,7 +32,8 @@ func testJobFields(t *testing.T, h *Harness) {
 		Keep: func(t *testing.T, spec core.Spec) core.Spec {
 			jobs++
 			p := store.CreateParams{
-				ID: core.JobID(fmt.Sprint("job-", jobs)), Spec: spec, Fingerprint: "f", Holder: core.Holder{Attempt: 1, Node: "n", Epoch: 1}, Token: "t", Timeout: time.Minute,
+				ID: core.JobID(fmt.Sprint("job-", jobs)), Spec: spec, Fingerprint: "f",
+				Holder: core.Holder{Attempt: 1, Node: "n", Epoch: 1}, Token: "t", Timeout: time.Minute,
 			}
 			if _, created, err := h.Store.Create(t.Context(), p); err != nil || !created {
 				t.Fatalf("create: %v, %v", created, err)
@@ -51,7 +52,8 @@ var decidedByTheStore = []string{"ID", "Epoch", "Revision", "Version", "Drained"
 
 // declaration returns what a node declares.
 func declaration(n core.Node) core.Node {
-	n.ID, n.Epoch, n.Revision, n.Version, n.Drained, n.Disconnected, n.SilentSince, n.Admission = "", 0, 0, 0, false, false, 0, core.Admission{}
+	n.ID, n.Epoch, n.Revision, n.Version, n.Drained, n.Disconnected, n.SilentSince, n.Admission = "", 0, 0, 0, false, false, 0,
+		core.Admission{}
 	return n
 }
 
@@ -105,7 +107,8 @@ func testAdmissionFields(t *testing.T, h *Harness) {
 	h.register(t, "node-a", 8)
 	fence := int64(0)
 	Fields[core.Admission]{
-		Base: core.Admission{Limited: true, Reason: core.AdmissionFailing}, Except: []string{"Since", "Until"}, // the store decides the times
+		// the store decides the times
+		Base: core.Admission{Limited: true, Reason: core.AdmissionFailing}, Except: []string{"Since", "Until"},
 		Values: map[string]any{"Reason": core.AdmissionSilent},
 		Keep: func(t *testing.T, a core.Admission) core.Admission {
 			fence++
@@ -130,7 +133,8 @@ func testAdmissionFields(t *testing.T, h *Harness) {
 func testMarkFields(t *testing.T, h *Harness) {
 	n := h.register(t, "node-a", 1)
 	Fields[store.Mark]{
-		Base: store.Mark{Node: n.ID, Epoch: n.Epoch, For: time.Minute}, Except: []string{"Node", "Epoch", "For", "Reason"}, // that of the node, and the rest of the time
+		// that of the node, and the rest of the time
+		Base: store.Mark{Node: n.ID, Epoch: n.Epoch, For: time.Minute}, Except: []string{"Node", "Epoch", "For", "Reason"},
 		Keep: func(t *testing.T, m store.Mark) store.Mark {
 			n = h.register(t, "node-a", 1) // removes the marks
 			kept := m
@@ -152,7 +156,8 @@ func testSessionFields(t *testing.T, h *Harness) {
 		Base: store.SessionState{Ownership: store.Ownership{Owner: "i-0", Epoch: 1}, Incarnation: "a"}, Values: map[string]any{"Epoch": 1},
 		Keep: func(t *testing.T, s store.SessionState) store.SessionState {
 			sessions++
-			ref := core.SessionRef{SessionKey: core.SessionKey{Tenant: "acme", Name: core.SessionID(fmt.Sprint("s-", sessions))}, Incarnation: s.Incarnation}
+			ref := core.SessionRef{SessionKey: core.SessionKey{Tenant: "acme", Name: core.SessionID(fmt.Sprint("s-", sessions))},
+				Incarnation: s.Incarnation}
 			p := store.SaveParams{Session: ref, Ownership: s.Ownership, TakeOver: true, Body: s.Body, Keep: time.Minute}
 			if held, err := h.Store.SaveSession(t.Context(), p); err != nil || !held {
 				t.Fatalf("save: %v, %v", held, err)
@@ -203,8 +208,10 @@ func testAuditFields(t *testing.T, h *Harness) {
 func testRevocationFields(t *testing.T, h *Harness) {
 	entries := 0
 	Fields[store.Revocation]{
-		Base:   store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: "acme"}, At: time.UnixMicro(1_700_000_000_000_001).UTC()},
-		Values: map[string]any{"Kind": store.RevokedSession, "Name": "s", "Until": time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC()},
+		Base: store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: "acme"},
+			At: time.UnixMicro(1_700_000_000_000_001).UTC()},
+		Values: map[string]any{"Kind": store.RevokedSession, "Name": "s",
+			"Until": time.Now().Add(time.Hour).Truncate(time.Millisecond).UTC()},
 		Keep: func(t *testing.T, r store.Revocation) store.Revocation {
 			entries++
 			name := r.Name
@@ -257,7 +264,9 @@ func testWaiterFields(t *testing.T, h *Harness) {
 		Keep: func(t *testing.T, w fairqueue.Waiter) fairqueue.Waiter {
 			pools++
 			pool := core.PoolID(fmt.Sprint("pool-", pools))
-			if r, err := h.Store.Enqueue(t.Context(), pool, fairqueue.EnqueueParams{Waiter: w, Requirements: "{}", Weight: 1, MaxWaiting: 10}); err != nil || r.Verdict != fairqueue.Queued {
+			if r, err := h.Store.Enqueue(t.Context(), pool,
+				fairqueue.EnqueueParams{Waiter: w, Requirements: "{}", Weight: 1, MaxWaiting: 10}); err != nil ||
+				r.Verdict != fairqueue.Queued {
 				t.Fatalf("enqueue: %v, %v", r.Verdict, err)
 			}
 			v, err := h.Store.ViewQueue(t.Context(), pool, fairqueue.ViewParams{Flows: 1, Waiters: 1})

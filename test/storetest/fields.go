@@ -79,8 +79,10 @@ type fieldSetter struct {
 
 // fieldValues are values of types of which not every value is valid.
 var fieldValues = map[reflect.Type]any{
-	reflect.TypeFor[core.Health](): core.HealthDegraded, reflect.TypeFor[core.State](): core.StateRetrying, reflect.TypeFor[core.Lang](): core.Lang("de"),
-	reflect.TypeFor[core.ServiceStatus](): core.ServiceReady, reflect.TypeFor[core.Tri](): core.Yes, reflect.TypeFor[[]byte](): []byte(`{"a":1}`),
+	reflect.TypeFor[core.Health](): core.HealthDegraded, reflect.TypeFor[core.State](): core.StateRetrying,
+	reflect.TypeFor[core.Lang]():          core.Lang("de"),
+	reflect.TypeFor[core.ServiceStatus](): core.ServiceReady, reflect.TypeFor[core.Tri](): core.Yes,
+	reflect.TypeFor[[]byte](): []byte(`{"a":1}`),
 }
 
 // set sets the fields of v, and reports whether it has set one.

@@ -18,7 +18,8 @@ type Harness struct {
 	Timing store.Timing
 	// Wait lets time pass on the store's clock.
 	Wait func(time.Duration)
-	// StopQueueClock sets the clock of the queues to a time in Unix ms, at which it stands still; nil: Wait moves it, and nothing else does.
+	// StopQueueClock sets the clock of the queues to a time in Unix ms, at which it stands still; nil: Wait moves it, and nothing else
+	// does.
 	StopQueueClock func(at int64)
 	// Flush waits for the writes that the store makes in the background; nil: there are none.
 	Flush func()

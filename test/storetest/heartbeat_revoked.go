@@ -19,8 +19,10 @@ var revokedBehaviours = []behaviour{
 	{"the first heartbeat that omits a revoked lease renews it", func(t *testing.T, h *Harness) {
 		testHeartbeatRenewsRevoked(t, h, h.Timing.ReservedTTL)
 	}},
-	{"a registration renews a revoked lease whose job may be on its way", func(t *testing.T, h *Harness) { testRegistrationRenews(t, h, true) }},
-	{"a registration renews a reservation whose job may be on its way", func(t *testing.T, h *Harness) { testRegistrationRenews(t, h, false) }},
+	{"a registration renews a revoked lease whose job may be on its way",
+		func(t *testing.T, h *Harness) { testRegistrationRenews(t, h, true) }},
+	{"a registration renews a reservation whose job may be on its way",
+		func(t *testing.T, h *Harness) { testRegistrationRenews(t, h, false) }},
 	{"a heartbeat that is repeated for ever does not keep a revoked lease", testRepeatedHeartbeatFreesRevoked},
 	{"a registration that lists a revoked job is answered with its cancellation", testRegistrationCancelsRevoked},
 }

@@ -10,12 +10,14 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// unlistedBehaviours is the specification of Nodes.Heartbeat of nodes that never list their jobs: only the clock bounds how long a node may have one.
+// unlistedBehaviours is the specification of Nodes.Heartbeat of nodes that never list their jobs: only the clock bounds how long a node may
+// have one.
 var unlistedBehaviours = []behaviour{
 	{"leases are renewed until the attempt timeout, and are overdue after it", testUnlistedLeasesAreRenewed},
 	{"a revoked lease keeps its slot while the node may be working on the job", testUnlistedRevokedLease},
 	{"a revoked lease keeps its slot after a silence of the node", testUnlistedRevokedLeaseAfterSilence},
-	{"a lease keeps its slot for the attempt timeout and the reserved TTL, also through a silence of the node", testUnlistedLeaseAfterSilence},
+	{"a lease keeps its slot for the attempt timeout and the reserved TTL, also through a silence of the node",
+		testUnlistedLeaseAfterSilence},
 }
 
 func testUnlistedLeasesAreRenewed(t *testing.T, h *Harness) {

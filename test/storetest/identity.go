@@ -42,7 +42,8 @@ func testNameWithoutJobs(t *testing.T, h *Harness) {
 		{"without its secret", func(p *store.RegisterParams) { p.Node.SecretHash = core.HashSecret("second") }, false},
 		{"for another tenant", func(p *store.RegisterParams) { p.Node.Tenant = "acme" }, false},
 	} {
-		p := store.RegisterParams{Node: declaredNode(core.NodeID("node-"+strings.ReplaceAll(c.name, " ", "-")), 2), Load: core.UnknownLoad, RequireSecret: true}
+		p := store.RegisterParams{Node: declaredNode(core.NodeID("node-"+strings.ReplaceAll(c.name, " ", "-")), 2), Load: core.UnknownLoad,
+			RequireSecret: true}
 		p.Node.SecretHash = core.HashSecret("first")
 		first, err := h.Store.Register(t.Context(), p)
 		if err != nil {
@@ -64,7 +65,8 @@ func testNameWithoutJobs(t *testing.T, h *Harness) {
 			}
 			continue
 		}
-		if diff := cmp.Diff(listed, next.Cancels); diff != "" || len(next.Kept)+len(next.Strays) != 0 || len(next.Orphans) != 1 && !h.Repeats {
+		if diff := cmp.Diff(listed, next.Cancels); diff != "" || len(next.Kept)+len(next.Strays) != 0 || len(next.Orphans) != 1 &&
+			!h.Repeats {
 			t.Errorf("%s: kept %v, strays %v, orphans %v, cancels (-want +got):\n%s", c.name, next.Kept, next.Strays, next.Orphans, diff)
 		}
 		again, err := h.Store.Register(t.Context(), p) // now with the secret of the registration before
@@ -154,7 +156,8 @@ func testHeartbeatKeepsSecret(t *testing.T, h *Harness) {
 	}
 	next := *status.Node
 	next.MaxJobs++
-	result, err := h.Store.Heartbeat(t.Context(), store.HeartbeatParams{Node: "node-a", Known: status.Node, Declared: &next, Load: core.UnknownLoad})
+	result, err := h.Store.Heartbeat(t.Context(),
+		store.HeartbeatParams{Node: "node-a", Known: status.Node, Declared: &next, Load: core.UnknownLoad})
 	if err != nil || result.Verdict != store.OK {
 		t.Fatalf("heartbeat: %v, %v", result.Verdict, err)
 	}

@@ -82,7 +82,8 @@ func testPendingMessages(t *testing.T, h *Harness) {
 	for n := 2; n <= 3; n++ {
 		h.Wait(h.Timing.Presence*2/3 + h.Slack)
 		messages, err := h.Store.Pending(t.Context(), idle)
-		if err != nil || len(messages) != 1 || messages[0].ID != got[0].ID || string(messages[0].Body) != "a" || messages[0].Deliveries != n {
+		if err != nil || len(messages) != 1 || messages[0].ID != got[0].ID || string(messages[0].Body) != "a" ||
+			messages[0].Deliveries != n {
 			t.Errorf("delivery %d: %+v, %v", n, messages, err)
 		}
 		if len(messages) == 1 && messages[0].Age < h.Timing.Presence*2/3 {

@@ -24,7 +24,8 @@ func testInspect(t *testing.T, h *Harness) {
 		if s.Primary {
 			primaries++
 		}
-		if s.Address == "" || !s.Healthy || s.Primary && (s.Version == "" || s.Policy != "noeviction" || s.Used <= 0 || s.Clients <= 0 || s.Ping <= 0 || s.Lag != -1) {
+		if s.Address == "" || !s.Healthy || s.Primary &&
+			(s.Version == "" || s.Policy != "noeviction" || s.Used <= 0 || s.Clients <= 0 || s.Ping <= 0 || s.Lag != -1) {
 			t.Errorf("a server: %+v", s)
 		}
 		if (s.Slots != "") != (i.Mode == "cluster" && s.Primary) {

@@ -219,10 +219,12 @@ func testSuspendedDeadline(t *testing.T, h *Harness) {
 			t.Errorf("%s: the deadline is %v after creation, want %v", what, got, after)
 		}
 	}
-	retry := store.ApplyParams{Job: "job-1", Event: core.EventRetry, Holder: p.Holder, Owner: "o.1", RetryFor: h.Timing.Presence / 4, Reason: core.ReasonNodeLost}
+	retry := store.ApplyParams{Job: "job-1", Event: core.EventRetry, Holder: p.Holder, Owner: "o.1", RetryFor: h.Timing.Presence / 4,
+		Reason: core.ReasonNodeLost}
 	wantDeadline("a retry", h.apply(t, retry).Job, p.Timeout)
 	h.Wait(h.Timing.Presence/4 + h.Slack)
-	takeover := store.ApplyParams{Job: "job-1", Event: core.EventTakeover, Holder: p.Holder, Owner: "audio", RetryFor: grace, Suspends: true}
+	takeover := store.ApplyParams{Job: "job-1", Event: core.EventTakeover, Holder: p.Holder, Owner: "audio", RetryFor: grace,
+		Suspends: true}
 	wantDeadline("a takeover that waits for audio", h.apply(t, takeover).Job, p.Timeout+grace)
 	wantDeadline("the same takeover repeated", h.apply(t, takeover).Job, p.Timeout+grace)
 	// The instance that gets the audio must find the record: it is kept longer than one that never waited.
@@ -338,7 +340,8 @@ func testListPages(t *testing.T, h *Harness) {
 
 // jobParams describes a new record on a node.
 func (h *Harness) jobParams(id core.JobID, node core.NodeID, token core.Token) store.CreateParams {
-	spec := core.Spec{Request: core.RequestID(id), Session: "room-1", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://a?sig=x"}
+	spec := core.Spec{Request: core.RequestID(id), Session: "room-1", Direction: core.Direction{Src: "en", Tgt: "zh"},
+		AudioRef: "blob://a?sig=x"}
 	return store.CreateParams{
 		ID: id, Spec: spec, Fingerprint: spec.Fingerprint(), Token: token, Timeout: h.Timing.Job,
 		Holder: core.Holder{Attempt: 1, Node: node, Epoch: 7},
@@ -374,8 +377,10 @@ var ignoreTimes = cmp.Options{
 
 // compareTransitions applies random events to one record and to a model of it.
 func (h *Harness) compareTransitions(t *testing.T, rt *rapid.T, id core.JobID) {
-	holders := []core.Holder{{Attempt: 1, Node: "node-a", Epoch: 7}, {Attempt: 1, Node: "node-b", Epoch: 8}, {Attempt: 2, Node: "node-b", Epoch: 8}, {Attempt: 2, Node: "node-a", Epoch: 9}}
-	events := []core.Event{core.EventDone, core.EventRetry, core.EventTakeover, core.EventMove, core.EventRebind, core.EventFail, core.EventCancel}
+	holders := []core.Holder{{Attempt: 1, Node: "node-a", Epoch: 7}, {Attempt: 1, Node: "node-b", Epoch: 8},
+		{Attempt: 2, Node: "node-b", Epoch: 8}, {Attempt: 2, Node: "node-a", Epoch: 9}}
+	events := []core.Event{core.EventDone, core.EventRetry, core.EventTakeover, core.EventMove, core.EventRebind, core.EventFail,
+		core.EventCancel}
 	model := h.create(t, h.jobParams(id, "node-a", "t.1"))
 	for range rapid.IntRange(1, 12).Draw(rt, "events") {
 		p := store.ApplyParams{

@@ -21,7 +21,8 @@ var keepAliveBehaviours = []behaviour{
 // keepAlive records an answer to a ping, which must be accepted.
 func (h *Harness) keepAlive(t *testing.T, n *core.Node, lists bool) {
 	t.Helper()
-	if v, err := h.Store.KeepAlive(t.Context(), store.KeepAliveParams{Node: n.ID, Epoch: n.Epoch, Lists: lists}); err != nil || v != store.OK {
+	if v, err := h.Store.KeepAlive(t.Context(), store.KeepAliveParams{Node: n.ID, Epoch: n.Epoch, Lists: lists}); err != nil ||
+		v != store.OK {
 		t.Fatalf("keep alive %s: %s, %v", n.ID, v, err)
 	}
 }
@@ -59,7 +60,8 @@ func testKeepAlive(t *testing.T, h *Harness) {
 }
 
 func testKeepAliveChangesNothingElse(t *testing.T, h *Harness) {
-	r, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declaredNode("node-a", 4), Load: core.Load{CPU: 0.5, GPU: -1, Memory: 0.25}, Returning: true})
+	r, err := h.Store.Register(t.Context(),
+		store.RegisterParams{Node: declaredNode("node-a", 4), Load: core.Load{CPU: 0.5, GPU: -1, Memory: 0.25}, Returning: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,10 +73,12 @@ func testKeepAliveChangesNothingElse(t *testing.T, h *Harness) {
 	}
 	h.keepAlive(t, n, false)
 	after, err := h.Store.Node(t.Context(), n.ID)
-	if diff := cmp.Diff(before.Node, after.Node); diff != "" || err != nil || after.Load != before.Load || after.Occupancy != before.Occupancy || !after.Held {
+	if diff := cmp.Diff(before.Node, after.Node); diff != "" || err != nil || after.Load != before.Load ||
+		after.Occupancy != before.Occupancy || !after.Held {
 		t.Errorf("(-before +after):\n%s%v, %+v %+v, was %+v %+v", diff, err, after.Load, after.Occupancy, before.Load, before.Occupancy)
 	}
-	if result, err := h.Store.Heartbeat(t.Context(), h.heartbeatParams(n, heartbeat{seq: 4})); err != nil || result.Verdict != store.TooLate {
+	if result, err := h.Store.Heartbeat(t.Context(), h.heartbeatParams(n, heartbeat{seq: 4})); err != nil ||
+		result.Verdict != store.TooLate {
 		t.Errorf("a heartbeat with an earlier number: %s, %v", result.Verdict, err)
 	}
 }

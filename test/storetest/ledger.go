@@ -83,7 +83,8 @@ func testReserveVerdicts(t *testing.T, h *Harness) {
 			t.Errorf("reserve on %s epoch %d revision %d: %s, want %s", c.on.ID, c.on.Epoch, c.on.Revision, got, c.want)
 		}
 	}
-	r, err := h.Store.Reserve(expiredContext(t), store.ReserveParams{Lease: leaseRef("node-a", "job-2"), Epoch: n.Epoch, Revision: n.Revision})
+	r, err := h.Store.Reserve(expiredContext(t),
+		store.ReserveParams{Lease: leaseRef("node-a", "job-2"), Epoch: n.Epoch, Revision: n.Revision})
 	if err == nil && r.Verdict != store.TooLate {
 		t.Errorf("reserve past its deadline: %s, want TOO_LATE", r.Verdict)
 	}
@@ -113,7 +114,8 @@ func testLeasesOfTwoTokens(t *testing.T, h *Harness) {
 	}
 	h.release(t, other, false)
 	h.release(t, other, false)
-	if l, err := h.Store.Leases(t.Context(), leaseRef("node-a", "job-9"), leaseRef("node-a", "job-1")); err != nil || l[0].State != 0 || l[1].Token != "t.job-1" {
+	if l, err := h.Store.Leases(t.Context(), leaseRef("node-a", "job-9"), leaseRef("node-a", "job-1")); err != nil || l[0].State != 0 ||
+		l[1].Token != "t.job-1" {
 		t.Errorf("the release of the other lease removed ours: %v, %v", l, err)
 	}
 	h.wantOccupancy(t, "node-a", store.Occupancy{Max: 2, Reserved: 1})
@@ -273,7 +275,8 @@ func testProbeClosed(t *testing.T, h *Harness) {
 	}
 	h.Wait(h.Timing.Presence + h.Slack)
 	wantClosed("silent", true)
-	if _, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declaredNode("node-a", 1), Load: core.UnknownLoad, Returning: true}); err != nil {
+	if _, err := h.Store.Register(t.Context(),
+		store.RegisterParams{Node: declaredNode("node-a", 1), Load: core.UnknownLoad, Returning: true}); err != nil {
 		t.Fatal(err)
 	}
 	wantClosed("held", true)

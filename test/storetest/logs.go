@@ -25,7 +25,8 @@ type storedLog[T any] struct {
 var (
 	eventBehaviours = logBehaviours(storedLog[store.Event]{
 		entry: func(i int, text string) store.Event {
-			return store.Event{At: time.UnixMilli(int64(i)).UTC(), Kind: store.EventNodeLost, Instance: "i-1", Node: "node-a", Jobs: i, Detail: text}
+			return store.Event{At: time.UnixMilli(int64(i)).UTC(), Kind: store.EventNodeLost, Instance: "i-1", Node: "node-a", Jobs: i,
+				Detail: text}
 		},
 		text: func(e store.Event) string { return e.Detail },
 		id:   func(e store.Event) string { return e.ID },

@@ -74,7 +74,8 @@ func testMarkExpires(t *testing.T, h *Harness) {
 func testMarksOfVersions(t *testing.T, h *Harness) {
 	n := h.register(t, "node-a", 1)
 	want := []store.Mark{ // in order; names may contain any character
-		markOf(n, "1:a", "b", 0), markOf(n, "a", "", 0), markOf(n, "a", "1", 0), markOf(n, "a", "b:c", 0), markOf(n, "a:b", "c", 0), markOf(n, "a@1", "", 0), markOf(n, "服务", "一", 0),
+		markOf(n, "1:a", "b", 0), markOf(n, "a", "", 0), markOf(n, "a", "1", 0), markOf(n, "a", "b:c", 0), markOf(n, "a:b", "c", 0),
+		markOf(n, "a@1", "", 0), markOf(n, "服务", "一", 0),
 	}
 	for _, m := range want {
 		m.For = time.Hour
@@ -131,7 +132,8 @@ func testReadySince(t *testing.T, h *Harness) {
 		slots  int
 		ready  bool // since this step
 	}{
-		{core.ServiceReady, 1, true}, {core.ServiceReady, 2, false}, {core.ServiceError, 2, false}, {core.ServiceReady, 2, true}, {core.ServiceReady, 3, false},
+		{core.ServiceReady, 1, true}, {core.ServiceReady, 2, false}, {core.ServiceError, 2, false}, {core.ServiceReady, 2, true},
+		{core.ServiceReady, 3, false},
 	} {
 		var want core.Version
 		if step.status == core.ServiceReady && len(n.Capability.Services) > 0 {

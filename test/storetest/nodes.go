@@ -80,7 +80,8 @@ func testRegistrationsIncreaseEpoch(t *testing.T, h *Harness) {
 	for range 5 {
 		n := h.register(t, "node-a", 1)
 		if n.Epoch <= last.Epoch || n.Revision <= last.Revision || n.Version <= last.Version {
-			t.Fatalf("epoch %d revision %d version %d after %d %d %d", n.Epoch, n.Revision, n.Version, last.Epoch, last.Revision, last.Version)
+			t.Fatalf("epoch %d revision %d version %d after %d %d %d", n.Epoch, n.Revision, n.Version, last.Epoch, last.Revision,
+				last.Version)
 		}
 		last = *n
 	}

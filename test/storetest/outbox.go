@@ -31,7 +31,8 @@ var outboxBehaviours = []behaviour{
 func testAppendInOrder(t *testing.T, h *Harness) {
 	const n = 40
 	appendBody := func(i int64, body string) int64 {
-		end, err := h.Store.Append(t.Context(), store.AppendParams{Session: session1, Index: i, Body: []byte(body), Keep: h.Timing.Retention})
+		end, err := h.Store.Append(t.Context(),
+			store.AppendParams{Session: session1, Index: i, Body: []byte(body), Keep: h.Timing.Retention})
 		if err != nil {
 			t.Errorf("append %d: %v", i, err)
 		}
@@ -69,7 +70,8 @@ func testAppendInOrder(t *testing.T, h *Harness) {
 
 func testAppendWaitsForPredecessor(t *testing.T, h *Harness) {
 	put := func(i int64) int64 {
-		end, err := h.Store.Append(t.Context(), store.AppendParams{Session: session1, Index: i, Body: []byte("x"), Keep: h.Timing.Retention})
+		end, err := h.Store.Append(t.Context(),
+			store.AppendParams{Session: session1, Index: i, Body: []byte("x"), Keep: h.Timing.Retention})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +95,8 @@ func testAppendExisting(t *testing.T, h *Harness) {
 		index  int64
 		body   string
 		exists bool
-	}{{1, "first", false}, {1, "second", true}, {1, "first", true}, {0, "first", false}, {0, "second", true}, {1, "second", true}, {2, "first", false}} {
+	}{{1, "first", false}, {1, "second", true}, {1, "first", true}, {0, "first", false}, {0, "second", true}, {1, "second", true},
+		{2, "first", false}} {
 		p := store.AppendParams{Session: session1, Index: step.index, Body: []byte(step.body), Keep: h.Timing.Retention}
 		if got, err := h.Store.Append(t.Context(), p); err != nil || got.Exists != (step.exists || h.Repeats) || got.Refused {
 			t.Errorf("%+v: %+v, %v", step, got, err)
@@ -104,7 +107,8 @@ func testAppendExisting(t *testing.T, h *Harness) {
 // appendBy appends a result to the outbox of session1 as an owner, or as none.
 func appendBy(t *testing.T, h *Harness, index int64, by store.Ownership) store.Appended {
 	t.Helper()
-	a, err := h.Store.Append(t.Context(), store.AppendParams{Session: session1, Index: index, Body: []byte("x"), Keep: h.Timing.Retention, By: by})
+	a, err := h.Store.Append(t.Context(),
+		store.AppendParams{Session: session1, Index: index, Body: []byte("x"), Keep: h.Timing.Retention, By: by})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +152,8 @@ func testOutboxExpires(t *testing.T, h *Harness) {
 func testOutboxKeptBySaves(t *testing.T, h *Harness) {
 	put := func(index int64) int64 {
 		t.Helper()
-		a, err := h.Store.Append(t.Context(), store.AppendParams{Session: session1, Index: index, Body: []byte("x"), Keep: h.Timing.Presence})
+		a, err := h.Store.Append(t.Context(),
+			store.AppendParams{Session: session1, Index: index, Body: []byte("x"), Keep: h.Timing.Presence})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -186,7 +191,8 @@ func testAcknowledgedMessagesAreDropped(t *testing.T, h *Harness) {
 	ack := func(seq int64) {
 		t.Helper()
 		held, err := h.Store.SaveSession(t.Context(), store.SaveParams{
-			Session: session1, Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, Body: []byte("x"), Known: 5, Acked: seq, Keep: h.Timing.Presence,
+			Session: session1, Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, Body: []byte("x"), Known: 5, Acked: seq,
+			Keep: h.Timing.Presence,
 		})
 		if err != nil || !held {
 			t.Fatalf("held %v, %v", held, err)

@@ -23,7 +23,8 @@ var probeBehaviours = []behaviour{
 // reserveProbe reserves a slot for a probe.
 func reserveProbe(t *testing.T, h *Harness, n *core.Node, job core.JobID) store.Reservation {
 	t.Helper()
-	r, err := h.Store.Reserve(t.Context(), store.ReserveParams{Lease: leaseRef(n.ID, job), Epoch: n.Epoch, Revision: n.Revision, Probe: true})
+	r, err := h.Store.Reserve(t.Context(),
+		store.ReserveParams{Lease: leaseRef(n.ID, job), Epoch: n.Epoch, Revision: n.Revision, Probe: true})
 	if err != nil {
 		t.Fatalf("reserve %s for a probe: %v", n.ID, err)
 	}
@@ -86,7 +87,8 @@ func testReserveProbeVerdicts(t *testing.T, h *Harness) {
 	for _, health := range []core.Health{core.HealthDegraded, core.HealthDraining, core.HealthOffline} {
 		declared := declaredNode(core.NodeID("node-"+health.String()), 1)
 		declared.Health = health
-		r, err := h.Store.Register(t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: store.Activity{Lists: true}})
+		r, err := h.Store.Register(t.Context(),
+			store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: store.Activity{Lists: true}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +100,8 @@ func testReserveProbeVerdicts(t *testing.T, h *Harness) {
 	if got := reserveProbe(t, h, n, "probe-1"); got.Verdict != store.NotReady {
 		t.Errorf("a probe of a silent node: %s", got.Verdict)
 	}
-	r, err := h.Store.Reserve(expiredContext(t), store.ReserveParams{Lease: leaseRef(n.ID, "probe-2"), Epoch: n.Epoch, Revision: n.Revision, Probe: true})
+	r, err := h.Store.Reserve(expiredContext(t),
+		store.ReserveParams{Lease: leaseRef(n.ID, "probe-2"), Epoch: n.Epoch, Revision: n.Revision, Probe: true})
 	if err == nil && r.Verdict != store.TooLate {
 		t.Errorf("reserve past its deadline: %s, want TOO_LATE", r.Verdict)
 	}

@@ -179,7 +179,8 @@ func testConcurrentRevocations(t *testing.T, h *Harness) {
 	for caller := range callers {
 		wg.Go(func() {
 			for i := range each {
-				for _, p := range []store.AddRevocationParams{revocationOf(fmt.Sprintf("k%d-%d", caller, i), ""), revocationOf("shared", fmt.Sprint(caller, i))} {
+				for _, p := range []store.AddRevocationParams{revocationOf(fmt.Sprintf("k%d-%d", caller, i), ""),
+					revocationOf("shared", fmt.Sprint(caller, i))} {
 					if _, err := h.Store.AddRevocation(t.Context(), p); err != nil {
 						t.Error(err)
 					}

@@ -35,7 +35,8 @@ func testSaveSession(t *testing.T, h *Harness) {
 	if !h.save(t, "i-1", 1, starting) || !h.save(t, "i-1", 1, func(p *store.SaveParams) { p.Body = []byte("two\nlines") }) {
 		t.Fatal("the save of the owner was refused")
 	}
-	want := store.SessionState{Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, Incarnation: session1.Incarnation, Body: []byte("two\nlines")}
+	want := store.SessionState{Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, Incarnation: session1.Incarnation,
+		Body: []byte("two\nlines")}
 	if diff := cmp.Diff(want, h.load(t)); diff != "" {
 		t.Errorf("the last saved state (-want +got):\n%s", diff)
 	}
@@ -148,7 +149,8 @@ func testReusedSessionName(t *testing.T, h *Harness) {
 	if a := h.appendMessage(t, store.AppendParams{Session: session1, Index: 2, Body: []byte("later")}); !a.Refused || a.Owner != "" {
 		t.Errorf("a message of the first incarnation: %+v", a)
 	}
-	if a := h.appendMessage(t, store.AppendParams{Session: secondIncarnation, Index: 0, Body: []byte("its own")}); a.Refused || a.Seq != 1 || a.Owner != "i-1" {
+	if a := h.appendMessage(t, store.AppendParams{Session: secondIncarnation, Index: 0, Body: []byte("its own")}); a.Refused ||
+		a.Seq != 1 || a.Owner != "i-1" {
 		t.Errorf("a message of the second incarnation: %+v", a)
 	}
 }
@@ -157,7 +159,8 @@ func testSaveOfEarlierIncarnation(t *testing.T, h *Harness) {
 	h.startSession(t, secondIncarnation)
 	for _, takeOver := range []bool{false, true} {
 		held, err := h.Store.SaveSession(t.Context(), store.SaveParams{
-			Session: session1, Ownership: store.Ownership{Owner: "i-9", Epoch: 2}, TakeOver: takeOver, Expected: []byte(secondIncarnation.String()), Body: []byte("stale"), Keep: h.Timing.Presence,
+			Session: session1, Ownership: store.Ownership{Owner: "i-9", Epoch: 2}, TakeOver: takeOver,
+			Expected: []byte(secondIncarnation.String()), Body: []byte("stale"), Keep: h.Timing.Presence,
 		})
 		if err != nil || held {
 			t.Errorf("take over %v: held %v, %v", takeOver, held, err)
@@ -180,7 +183,8 @@ var (
 func (h *Harness) startSession(t *testing.T, session core.SessionRef) bool {
 	t.Helper()
 	held, err := h.Store.SaveSession(t.Context(), store.SaveParams{
-		Session: session, Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, TakeOver: true, Body: []byte(session.String()), Keep: h.Timing.Presence,
+		Session: session, Ownership: store.Ownership{Owner: "i-1", Epoch: 1}, TakeOver: true, Body: []byte(session.String()),
+		Keep: h.Timing.Presence,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +196,8 @@ func (h *Harness) startSession(t *testing.T, session core.SessionRef) bool {
 func (h *Harness) save(t *testing.T, owner core.InstanceID, epoch int64, change ...func(*store.SaveParams)) bool {
 	t.Helper()
 	p := store.SaveParams{
-		Session: session1, Ownership: store.Ownership{Owner: owner, Epoch: epoch}, Body: fmt.Appendf(nil, "of %s", owner), Keep: h.Timing.Presence,
+		Session: session1, Ownership: store.Ownership{Owner: owner, Epoch: epoch}, Body: fmt.Appendf(nil, "of %s", owner),
+		Keep: h.Timing.Presence,
 	}
 	for _, c := range change {
 		c(&p)

@@ -75,7 +75,8 @@ func testPublishedSetting(t *testing.T, h *Harness) {
 	if got := loadSetting(t, h, "pools", first); got.Generation != 1 || got.Body != nil || got.Digests != nil {
 		t.Errorf("the body of a known setting was sent: %+v", got)
 	}
-	wantSetting(t, 1, "one\x00binary", loadSetting(t, h, "pools", store.Setting{Generation: 1, Digest: store.SettingDigest([]byte("other"))}))
+	wantSetting(t, 1, "one\x00binary",
+		loadSetting(t, h, "pools", store.Setting{Generation: 1, Digest: store.SettingDigest([]byte("other"))}))
 	wantSetting(t, 2, "two", publish(t, h, "two", false))
 	wantSetting(t, 2, "two", loadSetting(t, h, "pools", first))
 }
@@ -109,15 +110,16 @@ func testRestoredSetting(t *testing.T, h *Harness) {
 	wantSetting(t, 3, "lost", restore(2, "earlier"))
 	wantSetting(t, 3, "lost", loadSetting(t, h, "pools", store.Setting{}))
 	wantSetting(t, 3, "lost", publish(t, h, "old", false)) // it is known as replaced
-	got, err := h.Store.PublishSetting(t.Context(), store.SettingParams{Name: "pools", Body: []byte("new"), Known: store.Setting{Generation: 7}})
+	got, err := h.Store.PublishSetting(t.Context(),
+		store.SettingParams{Name: "pools", Body: []byte("new"), Known: store.Setting{Generation: 7}})
 	if err != nil {
 		t.Error(err)
 	}
 	wantSetting(t, 8, "new", got) // the store had lost what the caller knew
 }
 
-// testRestoredDigests: what was replaced before the store lost it does not return afterwards without force, whether the setting was restored or
-// another one was published by a caller that knew it.
+// testRestoredDigests: what was replaced before the store lost it does not return afterwards without force, whether the setting was
+// restored or another one was published by a caller that knew it.
 func testRestoredDigests(t *testing.T, h *Harness) {
 	publish(t, h, "start", false) // by an instance that started when the store was empty
 	lost := store.Setting{Generation: 3, Body: []byte("three"), Digests: digestsOf("one", "start", "three")}
@@ -173,6 +175,7 @@ func testConcurrentSettings(t *testing.T, h *Harness) {
 	// A repeated call returns what is in force by then.
 	in := loadSetting(t, h, "pools", store.Setting{})
 	if in.Generation != authors || bodies[authors] != "" && bodies[authors] != string(in.Body) {
-		t.Errorf("%q of the generation %d is in force after %d publications; one of them was answered %q", in.Body, in.Generation, authors, bodies[authors])
+		t.Errorf("%q of the generation %d is in force after %d publications; one of them was answered %q", in.Body, in.Generation, authors,
+			bodies[authors])
 	}
 }

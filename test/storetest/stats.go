@@ -84,7 +84,8 @@ func loadSnapshot(t *testing.T, h *Harness) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if known, err := h.Store.LoadSnapshot(t.Context(), got.SnapshotID); err != nil || known.SnapshotID != got.SnapshotID || known.Body != nil {
+	if known, err := h.Store.LoadSnapshot(t.Context(), got.SnapshotID); err != nil || known.SnapshotID != got.SnapshotID ||
+		known.Body != nil {
 		t.Errorf("the snapshot that is known: %+v, %v; want %+v without a body", known, err, got.SnapshotID)
 	}
 	if got.Fence != 0 && string(got.Body) != strconv.FormatInt(got.Fence, 10) || got.Age < 0 || got.Age > h.Timing.Presence {

@@ -198,7 +198,8 @@ func testTenantExpiry(t *testing.T, h *Harness) {
 		h.Wait(keep/2 + h.Slack)
 		wantUse(t, h, map[core.TenantID]store.TenantUse{tenant: {InFlight: 1}})
 		// A shorter renewal does not shorten the life of a member.
-		missing, err = h.Store.RenewMembers(t.Context(), store.RenewParams{Tenant: tenant, Kind: store.TenantJob, Members: []string{"renewed", "other"}, Keep: keep})
+		missing, err = h.Store.RenewMembers(t.Context(),
+			store.RenewParams{Tenant: tenant, Kind: store.TenantJob, Members: []string{"renewed", "other"}, Keep: keep})
 		if inTime = time.Since(began) < 4*keep; inTime && (err != nil || !slices.Equal(missing, []string{"other"})) {
 			t.Errorf("%q are missing, %v, want the one that was not renewed", missing, err)
 		}
@@ -334,7 +335,8 @@ func testTenantUndo(t *testing.T, h *Harness) {
 	removeMember(t, h, unlimited)
 
 	other := store.MemberParams{
-		Tenant: "other", Kind: store.TenantJob, Member: "a", Keep: time.Minute, Audio: 2 * time.Second, Limits: core.TenantLimits{DispatchRate: 0.02, AudioRate: 1},
+		Tenant: "other", Kind: store.TenantJob, Member: "a", Keep: time.Minute, Audio: 2 * time.Second,
+		Limits: core.TenantLimits{DispatchRate: 0.02, AudioRate: 1},
 	}
 	admitMember(t, h, other, store.NoLimit)
 	other.Undo = true

@@ -78,7 +78,8 @@ func (h queueHarness) waiter(t *testing.T, id, class, tenant string) fairqueue.W
 // tryEnqueue adds a waiter of a tenant with a weight to the queue without a pool.
 func (h queueHarness) tryEnqueue(t *testing.T, w fairqueue.Waiter, weight int) fairqueue.EnqueueResult {
 	t.Helper()
-	r, err := h.Store.Enqueue(t.Context(), "", fairqueue.EnqueueParams{Waiter: w, Weight: weight, MaxWaiting: 1000, Requirements: "requires " + w.Class})
+	r, err := h.Store.Enqueue(t.Context(), "",
+		fairqueue.EnqueueParams{Waiter: w, Weight: weight, MaxWaiting: 1000, Requirements: "requires " + w.Class})
 	if err != nil {
 		t.Fatalf("enqueue %s: %v", w.ID, err)
 	}
@@ -255,7 +256,8 @@ func testCannotBeMet(t *testing.T, h queueHarness) {
 		w.Deadline = w.Since + 600
 		r := h.tryEnqueue(t, w, 1)
 		if r.Verdict == fairqueue.CannotBeMet {
-			if left := w.Deadline - h.waiter(t, "", "", "").Since - h.Slack.Milliseconds(); r.EstimateMS <= left { // the call may have been slow
+			// the call may have been slow
+			if left := w.Deadline - h.waiter(t, "", "", "").Since - h.Slack.Milliseconds(); r.EstimateMS <= left {
 				t.Errorf("refused although it would wait %d ms, with %d ms left", r.EstimateMS, left)
 			}
 			return

@@ -45,7 +45,8 @@ func testWatchChanges(t *testing.T, h *Harness) {
 func testWatchMarks(t *testing.T, h *Harness) {
 	changes := h.watch(t)
 	n := h.register(t, "node-a", 2)
-	want := store.Mark{Node: "node-a", Service: "asr", Version: "2", Epoch: n.Epoch, NodeVersion: n.Version, For: time.Minute, Reason: core.UnavailableInstalling}
+	want := store.Mark{Node: "node-a", Service: "asr", Version: "2", Epoch: n.Epoch, NodeVersion: n.Version, For: time.Minute,
+		Reason: core.UnavailableInstalling}
 	h.mark(t, want)
 	for c := range changes {
 		if c.Mark != nil {

@@ -1,5 +1,5 @@
-// Command testrun runs `go test` for groups of packages, prints its progress and a summary, and compiles the tests of a group before it runs
-// them, so that both times are known.
+// Command testrun runs `go test` for groups of packages, prints its progress and a summary, and compiles the tests of a group before it
+// runs them, so that both times are known.
 package main
 
 import (
@@ -39,8 +39,9 @@ type runner struct {
 func main() {
 	flags := flag.NewFlagSet("testrun", flag.ExitOnError)
 	slowest := flags.Int("slowest", 10, "how many of the slowest tests the summary lists")
-	repeat := flags.Bool("repeat", false, "repeat packages that use Redis once if no others failed, and list those that then pass as FLAKY: "+
-		"Redis expires leases by its own clock, also while a virtual machine stands still")
+	repeat := flags.Bool("repeat", false,
+		"repeat packages that use Redis once if no others failed, and list those that then pass as FLAKY: "+
+			"Redis expires leases by its own clock, also while a virtual machine stands still")
 	flags.Usage = func() {
 		fmt.Fprint(os.Stderr, usage)
 		flags.PrintDefaults()
@@ -115,7 +116,8 @@ func newGroup(ctx context.Context, args []string) (group, error) {
 	if len(patterns) == 0 {
 		return g, nil
 	}
-	out, err := goCommand(ctx, "list", g.buildFlags(), []string{"-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, patterns).Output()
+	out, err := goCommand(ctx, "list", g.buildFlags(), []string{"-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"},
+		patterns).Output()
 	g.packages = strings.Fields(string(out))
 	return g, err
 }

@@ -39,7 +39,8 @@ type report struct {
 }
 
 func newReport(out io.Writer) *report {
-	return &report{out: out, began: time.Now(), final: make(map[string]bool), output: make(map[string]string), tests: make(map[string][]string)}
+	return &report{out: out, began: time.Now(), final: make(map[string]bool), output: make(map[string]string),
+		tests: make(map[string][]string)}
 }
 
 // read prints the results of packages until the end of events, and returns those that failed.

@@ -82,7 +82,8 @@ func one(expr, legend string) []query { return []query{{expr, legend}} }
 func quantiles(histogram, matchers string) []query {
 	var all []query
 	for _, q := range []struct{ value, name string }{{"0.5", "median"}, {"0.95", "95 %"}, {"0.99", "99 %"}} {
-		all = append(all, query{"histogram_quantile(" + q.value + ", sum by (le) (rate(" + histogram + "_bucket{" + matchers + "}[$r])))", q.name})
+		all = append(all, query{"histogram_quantile(" + q.value + ", sum by (le) (rate(" + histogram + "_bucket{" + matchers + "}[$r])))",
+			q.name})
 	}
 	return all
 }

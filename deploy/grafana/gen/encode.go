@@ -45,7 +45,8 @@ func links() []object {
 			"targetBlank": false, "icon": "external link", "tooltip": "The other dashboards of the scheduler",
 		},
 		{
-			"type": "link", "title": "Runbooks", "url": "${runbooks}", "tags": []string{}, "asDropdown": false, "includeVars": false, "keepTime": false,
+			"type": "link", "title": "Runbooks", "url": "${runbooks}", "tags": []string{}, "asDropdown": false, "includeVars": false,
+			"keepTime":    false,
 			"targetBlank": true, "icon": "doc", "tooltip": "What each alert means and what to do",
 		},
 	}
@@ -63,8 +64,9 @@ func annotations() object {
 func variables(d *dashboard) []object {
 	byLabel := func(name, label, query string) object {
 		return object{
-			"type": "query", "name": name, "label": label, "query": query, "datasource": source, "multi": true, "includeAll": true, "allValue": ".+",
-			"refresh": 2, "sort": 1, "current": object{"text": []string{"All"}, "value": []string{"$__all"}},
+			"type": "query", "name": name, "label": label, "query": query, "datasource": source, "multi": true, "includeAll": true,
+			"allValue": ".+",
+			"refresh":  2, "sort": 1, "current": object{"text": []string{"All"}, "value": []string{"$__all"}},
 		}
 	}
 	list := []object{
@@ -135,7 +137,8 @@ func (p *panel) encode() object {
 		out["links"] = p.runbooks()
 	}
 	if k == table {
-		out["transformations"] = []object{{"id": "organize", "options": object{"excludeByName": object{"Time": true}, "renameByName": object{"Value": p.title}}}}
+		out["transformations"] = []object{{"id": "organize",
+			"options": object{"excludeByName": object{"Time": true}, "renameByName": object{"Value": p.title}}}}
 	}
 	return out
 }
@@ -146,8 +149,9 @@ func (p *panel) runbooks() []object {
 	for _, a := range p.alerts {
 		name := "Lingua" + a
 		all = append(all, object{
-			"type": "link", "title": name, "url": "${runbooks}#" + strings.ToLower(name), "tags": []string{}, "asDropdown": false, "includeVars": false,
-			"keepTime": false, "targetBlank": true, "icon": "doc", "tooltip": "The runbook of this alert",
+			"type": "link", "title": name, "url": "${runbooks}#" + strings.ToLower(name), "tags": []string{}, "asDropdown": false,
+			"includeVars": false,
+			"keepTime":    false, "targetBlank": true, "icon": "doc", "tooltip": "The runbook of this alert",
 		})
 	}
 	return all
@@ -156,7 +160,8 @@ func (p *panel) runbooks() []object {
 func (p *panel) targets(k kind) []object {
 	var all []object
 	for i, q := range p.queries {
-		t := object{"refId": string(rune('A' + i)), "datasource": source, "expr": q.promQL(), "editorMode": "code", "legendFormat": q.legend}
+		t := object{"refId": string(rune('A' + i)), "datasource": source, "expr": q.promQL(), "editorMode": "code",
+			"legendFormat": q.legend}
 		if k == timeseries {
 			t["range"] = true
 		} else {
@@ -194,7 +199,8 @@ func (p *panel) thresholds() object {
 func (p *panel) custom(k kind) object {
 	switch k {
 	case timeseries:
-		c := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": false, "stacking": object{"mode": "none"}}
+		c := object{"drawStyle": "line", "lineWidth": 1, "fillOpacity": 10, "showPoints": "never", "spanNulls": false,
+			"stacking": object{"mode": "none"}}
 		if p.stacked {
 			c["stacking"], c["fillOpacity"] = object{"mode": "normal", "group": "A"}, 40
 		}
@@ -219,13 +225,15 @@ func options(k kind) object {
 		}
 	case stat:
 		return object{
-			"reduceOptions": reduce, "orientation": "auto", "colorMode": "value", "graphMode": "none", "justifyMode": "auto", "textMode": "auto",
+			"reduceOptions": reduce, "orientation": "auto", "colorMode": "value", "graphMode": "none", "justifyMode": "auto",
+			"textMode":   "auto",
 			"wideLayout": true, "showPercentChange": false, "percentChangeColorMode": "standard",
 		}
 	case bargauge:
 		return object{
-			"reduceOptions": reduce, "orientation": "horizontal", "displayMode": "basic", "valueMode": "color", "namePlacement": "auto", "showUnfilled": true,
-			"sizing": "auto", "minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 300,
+			"reduceOptions": reduce, "orientation": "horizontal", "displayMode": "basic", "valueMode": "color", "namePlacement": "auto",
+			"showUnfilled": true,
+			"sizing":       "auto", "minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 300,
 			"legend": object{"displayMode": "list", "placement": "bottom", "showLegend": false, "calcs": []string{}},
 		}
 	case table:

@@ -13,8 +13,9 @@ var sessions = dashboard{
 			},
 			{
 				title: "Lag by part, 95 %", unit: seconds, width: 8,
-				description: "Where the time goes: segmentation (until the pause is certain), wait (for a free slot), dispatch (retries included), node (its work), return. wait: add nodes. dispatch: nodes fail or Redis is slow. node: they are slow.",
-				queries:     quantileBy("0.95", "lingua_lag_seconds", "$i", "part"), alerts: []string{"ResultsSlow", "FleetFull"},
+				description: "Where the time goes: segmentation (until the pause is certain), wait (for a free slot), dispatch (retries " +
+					"included), node (its work), return. wait: add nodes. dispatch: nodes fail or Redis is slow. node: they are slow.",
+				queries: quantileBy("0.95", "lingua_lag_seconds", "$i", "part"), alerts: []string{"ResultsSlow", "FleetFull"},
 			},
 			{
 				title: "Messages to sessions", unit: perSecond, width: 8,
@@ -23,13 +24,15 @@ var sessions = dashboard{
 			},
 			{
 				title: "Utterances by what ended them", unit: perSecond, stacked: true, width: 8,
-				description: "Normal: pause or manual, as your clients do it. Many max_duration: the microphone stays open, or noise is taken for speech.",
-				queries:     one(`sum by (reason) (rate(lingua_utterances_total{$i}[$r]))`, "{{reason}}"),
+				description: "Normal: pause or manual, as your clients do it. Many max_duration: the microphone stays open, or noise is " +
+					"taken for speech.",
+				queries: one(`sum by (reason) (rate(lingua_utterances_total{$i}[$r]))`, "{{reason}}"),
 			},
 			{
 				title: "Next job on the same node", unit: share, width: 8,
-				description: "Share of jobs that went to the node of the session's job before. With spread_enabled it is near 0; without, it depends on the number of free nodes.",
-				queries:     one(`sum(rate(lingua_session_successions_total{$i, same_node="true"}[$r])) / sum(rate(lingua_session_successions_total{$i}[$r]))`, "same node"),
+				description: "Share of jobs that went to the node of the session's job before. With spread_enabled it is near 0; " +
+					"without, it depends on the number of free nodes.",
+				queries: one(`sum(rate(lingua_session_successions_total{$i, same_node="true"}[$r])) / sum(rate(lingua_session_successions_total{$i}[$r]))`, "same node"),
 			},
 			{
 				title: "Requests that wait for a slot", unit: count, warn: 1, width: 8,
@@ -45,8 +48,9 @@ var sessions = dashboard{
 			},
 			{
 				title: "Events of sessions", unit: perSecond, width: 8,
-				description: "Normal: started and ended. resumed: connections were lost and came back. revived: on another instance. abandoned: they did not come back in time. terminated: by an operator.",
-				queries:     one(`sum by (event) (rate(lingua_session_events_total{$i}[$r]))`, "{{event}}"),
+				description: "Normal: started and ended. resumed: connections were lost and came back. revived: on another instance. " +
+					"abandoned: they did not come back in time. terminated: by an operator.",
+				queries: one(`sum by (event) (rate(lingua_session_events_total{$i}[$r]))`, "{{event}}"),
 			},
 			{
 				title: "Connections by instance", unit: count, stacked: true, width: 8,
@@ -55,8 +59,10 @@ var sessions = dashboard{
 			},
 			{
 				title: "Closed connections by code", unit: perSecond, width: 8,
-				description: "Normal: 1000 and 1001. 1006 is a connection that was cut: at regular ages by a timeout in between, all at once by a load balancer. 4504: the peer does not read or answer.",
-				queries:     one(`sum by (code, side) (rate(lingua_socket_closes_total{$i}[$r])) or on () vector(0)`, "{{code}} by {{side}}"), alerts: []string{"ConnectionsCut"},
+				description: "Normal: 1000 and 1001. 1006 is a connection that was cut: at regular ages by a timeout in between, all at " +
+					"once by a load balancer. 4504: the peer does not read or answer.",
+				queries: one(`sum by (code, side) (rate(lingua_socket_closes_total{$i}[$r])) or on () vector(0)`,
+					"{{code}} by {{side}}"), alerts: []string{"ConnectionsCut"},
 			},
 			{
 				title: "Connections cut, in a minute", unit: share, warn: 0.05, width: 8,
@@ -66,14 +72,17 @@ var sessions = dashboard{
 			},
 			{
 				title: "Pings in pauses", unit: perSecond, width: 8,
-				description: "Pings that distinguish a pause in the audio from a connection that stalls. Normal: about one for each pause that ends an utterance.",
-				queries:     one(`sum by (instance) (rate(lingua_pause_probes_total{$i}[$r]))`, "{{instance}}"),
+				description: "Pings that distinguish a pause in the audio from a connection that stalls. Normal: about one for each " +
+					"pause that ends an utterance.",
+				queries: one(`sum by (instance) (rate(lingua_pause_probes_total{$i}[$r]))`, "{{instance}}"),
 			},
 		}},
 		{"Audio", []panel{{
 			title: "Audio held", unit: size, warn: 214748364, width: 24,
-			description: "Audio that is kept until its jobs have ended, by instance. Normal: far below scheduler.sessions.audio_buffer_mb (256 MB). At the limit more is refused: jobs wait too long, or there are too many sessions for this instance.",
-			queries:     one(`sum by (instance) (lingua_audio_held_bytes{$i})`, "{{instance}}"), alerts: []string{"AudioBufferFull"},
+			description: "Audio that is kept until its jobs have ended, by instance. Normal: far below " +
+				"scheduler.sessions.audio_buffer_mb (256 MB). At the limit more is refused: jobs wait too long, or there are too many " +
+				"sessions for this instance.",
+			queries: one(`sum by (instance) (lingua_audio_held_bytes{$i})`, "{{instance}}"), alerts: []string{"AudioBufferFull"},
 		}}},
 	},
 }

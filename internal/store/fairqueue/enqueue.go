@@ -68,8 +68,8 @@ func (l *Load) IsFull(weight, maxWaiting int) bool {
 		!l.ClassOpen && exceedsPart(l.Classes, l.TenantClasses, MaxClasses, weight, weights)
 }
 
-// exceedsPart reports whether one more is too many for a tenant that has some of all: there are as many as the limit, and it has its part of
-// them, or there are twice as many.
+// exceedsPart reports whether one more is too many for a tenant that has some of all: there are as many as the limit, and it has its part
+// of them, or there are twice as many.
 func exceedsPart(all, own, limit, weight, weights int) bool {
 	return all >= 2*limit || all >= limit && (own+1)*weights > limit*weight
 }
@@ -151,9 +151,10 @@ func (q *Queue) estimateIn(c *class, f *flow, tenant string, rank, weight int) i
 // Competitor is another tenant that waits in the same class.
 type Competitor struct{ Waiting, Weight int }
 
-// Estimate returns how many milliseconds a waiter will wait that has a rank in its flow; -1: that is not known. The others are up to MaxFlows of
-// the flows of other tenants in the class. A slot is granted once in an interval. Until the flow has been granted rank slots, each other gets slots by its
-// weight, but no more than it has waiters. It cannot take less time than the flow has recently needed for as many slots.
+// Estimate returns how many milliseconds a waiter will wait that has a rank in its flow; -1: that is not known. The others are up to
+// MaxFlows of the flows of other tenants in the class. A slot is granted once in an interval. Until the flow has been granted rank slots,
+// each other gets slots by its weight, but no more than it has waiters. It cannot take less time than the flow has recently needed for as
+// many slots.
 func Estimate(class, flow Interval, rank, weight int, others []Competitor, flows int) int64 {
 	if !class.Known() {
 		return -1

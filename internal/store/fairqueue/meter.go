@@ -1,7 +1,7 @@
 package fairqueue
 
-// meter measures the mean interval between grants while somebody waits. It keeps nanoseconds: with many grants in a millisecond, most steps of the mean are
-// less than a microsecond.
+// meter measures the mean interval between grants while somebody waits. It keeps nanoseconds: with many grants in a millisecond, most steps
+// of the mean are less than a microsecond.
 type meter struct {
 	last int64 // the last grant, or when the first waiter came
 	ns   int64 // the mean, of which Interval has the microseconds

@@ -34,8 +34,8 @@ func unique(texts []string) []string {
 	return kept
 }
 
-// next returns the class of the flow whose turn it is; nil: nobody waits in the classes, or too many waiters were dropped. Only the flow that is chosen is
-// checked for waiters that cannot be served.
+// next returns the class of the flow whose turn it is; nil: nobody waits in the classes, or too many waiters were dropped. Only the flow
+// that is chosen is checked for waiters that cannot be served.
 func (q *Queue) next(now int64, asked []string, dropped *int) *class {
 	for *dropped < MaxDropped {
 		var best *class
@@ -56,9 +56,9 @@ func (q *Queue) next(now int64, asked []string, dropped *int) *class {
 	return nil
 }
 
-// mostUrgent returns, of the asked classes in which the tenant waits whose turn it is, the one where its first waiter has the earliest deadline. Its
-// tags rise together, so by its tags one class could be served always and another never. It compares MaxUrgent classes: lead, and the first others of
-// those asked. It returns nil if too many waiters were dropped.
+// mostUrgent returns, of the asked classes in which the tenant waits whose turn it is, the one where its first waiter has the earliest
+// deadline. Its tags rise together, so by its tags one class could be served always and another never. It compares MaxUrgent classes: lead,
+// and the first others of those asked. It returns nil if too many waiters were dropped.
 func (q *Queue) mostUrgent(now int64, lead *class, asked []string, dropped *int) *class {
 	if lead == nil {
 		return nil
@@ -104,7 +104,8 @@ func (q *Queue) checkFirst(now int64, f *flow, dropped *int) bool {
 	return false
 }
 
-// moveOn moves the virtual time of a class on to the lowest tag of its flows. One that is too high raises that of the pool, so that the queue begins anew.
+// moveOn moves the virtual time of a class on to the lowest tag of its flows. One that is too high raises that of the pool, so that the
+// queue begins anew.
 func (q *Queue) moveOn(c *class) {
 	c.virtual = max(c.virtual, c.turns[0].tag)
 	if c.virtual > MaxVirtual {
@@ -112,8 +113,8 @@ func (q *Queue) moveOn(c *class) {
 	}
 }
 
-// grant offers a slot to the first waiter that a tenant has in a class, and charges the tenant in every asked class in which it waits. It is its turn
-// because of its tag in the class lead.
+// grant offers a slot to the first waiter that a tenant has in a class, and charges the tenant in every asked class in which it waits. It
+// is its turn because of its tag in the class lead.
 func (q *Queue) grant(now int64, lead, c *class, asked []string) Offer {
 	f := q.flows[flowKey{c.id, lead.turns[0].tenant}]
 	t := q.tenants[f.tenant]

@@ -76,7 +76,8 @@ type offer struct {
 
 // compareWaiters orders the waiters of a flow as their members are ordered in Redis.
 func compareWaiters(a, b Waiter) int {
-	return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.Since, b.Since), cmp.Compare(a.Instance, b.Instance), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(cmp.Compare(a.Deadline, b.Deadline), cmp.Compare(a.Since, b.Since), cmp.Compare(a.Instance, b.Instance),
+		cmp.Compare(a.ID, b.ID))
 }
 
 func compareTurns(a, b *flow) int {

@@ -28,8 +28,8 @@ func (q *Queue) begin(now int64) {
 	q.handleTimers(now)
 }
 
-// open opens the queue for a call. While there are waiters their instances call all the time: if nobody has, the store did not answer, and no
-// instance is taken for dead before it could call again. A queue whose virtual time is too high begins anew.
+// open opens the queue for a call. While there are waiters their instances call all the time: if nobody has, the store did not answer, and
+// no instance is taken for dead before it could call again. A queue whose virtual time is too high begins anew.
 func (q *Queue) open(now int64) {
 	if q.virtual > MaxVirtual {
 		*q = *New()
@@ -125,13 +125,16 @@ func (q *Queue) View(now int64, p ViewParams) View {
 				return v
 			}
 			if !listed {
-				v.Classes = append(v.Classes, ClassView{ID: id, Requirements: c.requirements, Waiting: c.waiting, Interval: c.meter.Interval})
+				v.Classes = append(v.Classes, ClassView{ID: id, Requirements: c.requirements, Waiting: c.waiting,
+					Interval: c.meter.Interval})
 				listed = true
 			}
 			t := q.tenants[f.tenant]
 			v.Flows = append(v.Flows, FlowView{
-				Class: id, Tenant: f.tenant, Cursor: cursor, Waiting: len(f.line), Interval: f.meter.Interval, Weight: t.weight, TenantWaiting: t.waiting,
-				Granted: t.granted, Entitled: t.entitled, Accrued: int64(f.weight) * (c.contests - f.contested), Waiters: slices.Clone(f.line[:min(len(f.line), p.Waiters)]),
+				Class: id, Tenant: f.tenant, Cursor: cursor, Waiting: len(f.line), Interval: f.meter.Interval, Weight: t.weight,
+				TenantWaiting: t.waiting,
+				Granted:       t.granted, Entitled: t.entitled, Accrued: int64(f.weight) * (c.contests - f.contested),
+				Waiters: slices.Clone(f.line[:min(len(f.line), p.Waiters)]),
 			})
 		}
 	}

@@ -18,10 +18,11 @@ const (
 	ForgetMS = 5000
 	// MaxOffers is how many offers one call makes.
 	MaxOffers = 32
-	// MaxCompared limits the comparisons of classes in one call. With many classes a call makes fewer offers, so that it does not delay other commands.
+	// MaxCompared limits the comparisons of classes in one call. With many classes a call makes fewer offers, so that it does not delay
+	// other commands.
 	MaxCompared = 1024
-	// MaxAsked is for how many classes one call offers slots. If it were less than MaxClasses, the classes of one call would be a sample, and a tenant that
-	// waits in many classes would be in it more often.
+	// MaxAsked is for how many classes one call offers slots. If it were less than MaxClasses, the classes of one call would be a sample,
+	// and a tenant that waits in many classes would be in it more often.
 	MaxAsked = MaxClasses
 	// MaxUrgent is of how many classes an offer compares the deadlines of the tenant whose turn it is.
 	MaxUrgent = 32
@@ -31,12 +32,14 @@ const (
 	// MinGrants is the number of grants from which on the mean interval is known.
 	MinGrants = 8
 
-	// MaxVirtual limits the virtual times: scripts have floating-point numbers, and order tags as texts of 16 digits. A queue in which one of them is higher
-	// begins anew: it has lost its waiters, and the instances add them again. Tags are higher than virtual times by what was granted a moment ago.
+	// MaxVirtual limits the virtual times: scripts have floating-point numbers, and order tags as texts of 16 digits. A queue in which one
+	// of them is higher begins anew: it has lost its waiters, and the instances add them again. Tags are higher than virtual times by what
+	// was granted a moment ago.
 	MaxVirtual = 1_000_000_000_000_000
 	// MaxLag is by how many grants a class may be behind its pool.
 	MaxLag = 8
-	// MaxDebt is how many grants in other classes may delay a flow that begins. A tenant that was served by other nodes does not lose its turns.
+	// MaxDebt is how many grants in other classes may delay a flow that begins. A tenant that was served by other nodes does not lose its
+	// turns.
 	MaxDebt = 2
 	// MaxDropped is how many waiters one call removes because they expired or their instance is dead.
 	MaxDropped = 64
@@ -109,8 +112,8 @@ type Offer struct {
 // OfferResult is the answer to Offer.
 type OfferResult struct {
 	Offers []Offer
-	// More says that the call did not look at all waiters, because it removed many expired ones, or made fewer offers than it was asked for because
-	// there are many classes: call again.
+	// More says that the call did not look at all waiters, because it removed many expired ones, or made fewer offers than it was asked for
+	// because there are many classes: call again.
 	More bool
 }
 
@@ -151,9 +154,9 @@ type FlowView struct {
 	Interval      Interval // between two grants of the flow
 	Weight        int      // of the tenant
 	TenantWaiting int      // of the tenant, in all classes
-	// Granted counts the slots that the tenant got, in all classes, while another tenant waited in the same class. Entitled is, in billionths, how
-	// many of the slots that were granted so were its part, without Accrued, which is the same of this class since Entitled was last raised. All begin
-	// again when the tenant has not waited for ForgetMS.
+	// Granted counts the slots that the tenant got, in all classes, while another tenant waited in the same class. Entitled is, in
+	// billionths, how many of the slots that were granted so were its part, without Accrued, which is the same of this class since Entitled
+	// was last raised. All begin again when the tenant has not waited for ForgetMS.
 	Granted, Entitled, Accrued int64
 	Waiters                    []Waiter // the first ones
 }

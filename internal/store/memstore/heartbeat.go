@@ -97,7 +97,8 @@ func (s *Store) applyDeclaration(n *node, p *store.HeartbeatParams) {
 		return
 	}
 	next := *p.Declared
-	next.ID, next.Drained, next.Disconnected, next.SilentSince = n.current.ID, n.current.Drained, n.current.Disconnected, n.current.SilentSince
+	next.ID, next.Drained, next.Disconnected, next.SilentSince = n.current.ID, n.current.Drained, n.current.Disconnected,
+		n.current.SilentSince
 	next.Admission = n.current.Admission
 	if !next.SameDeclaration(n.current) {
 		s.publishChange(n, &next)

@@ -104,7 +104,8 @@ func (s *Store) Pending(ctx context.Context, p store.FetchParams) ([]store.Inbox
 		return nil, ctx.Err()
 	}
 	now := s.now()
-	return inst.deliver(now, p.Limit, func(m *message) bool { return (m.deliveries > 0 || m.abandoned) && now.since(m.fetched) >= p.MinIdle }), ctx.Err()
+	return inst.deliver(now, p.Limit,
+		func(m *message) bool { return (m.deliveries > 0 || m.abandoned) && now.since(m.fetched) >= p.MinIdle }), ctx.Err()
 }
 
 // Acknowledge implements store.Inboxes.
@@ -141,7 +142,8 @@ func (s *Store) DeadLetter(ctx context.Context, p store.DeadLetterParams) (strin
 	if i < 0 {
 		return "", nil // it is a dead letter already, or was acknowledged
 	}
-	inst.deadLetters = append(inst.deadLetters, deadLetter{store.DeadLetter{InboxMessage: p.Message, Inbox: p.Inbox, Reason: p.Reason}, inst.messages[i].posted})
+	inst.deadLetters = append(inst.deadLetters,
+		deadLetter{store.DeadLetter{InboxMessage: p.Message, Inbox: p.Inbox, Reason: p.Reason}, inst.messages[i].posted})
 	inst.messages = slices.Delete(inst.messages, i, i+1)
 	inst.deadLettersUntil = now.add(p.Keep)
 	return p.Message.ID, nil

@@ -99,7 +99,8 @@ func (s *Store) Instances(context.Context) ([]store.Instance, error) {
 	var list []store.Instance
 	for id := range s.instances.byID {
 		inst := s.instances.find(id, now)
-		exported := store.Instance{ID: id, Present: !expired(inst.presentUntil, now), HasInbox: inst.hasInbox, Inbox: len(inst.messages), DeadLetters: len(inst.deadLetters)}
+		exported := store.Instance{ID: id, Present: !expired(inst.presentUntil, now), HasInbox: inst.hasInbox, Inbox: len(inst.messages),
+			DeadLetters: len(inst.deadLetters)}
 		if exported.Present {
 			exported.Body = slices.Clone(inst.body)
 		}

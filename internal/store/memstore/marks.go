@@ -77,7 +77,8 @@ func (s *Store) Marked(_ context.Context, nodes ...core.NodeID) ([]store.Mark, e
 		for key, m := range n.marks {
 			if !expired(m.until, now) {
 				marks = append(marks, store.Mark{
-					Node: id, Service: key.service, Version: key.version, Epoch: n.epoch, NodeVersion: m.nodeVersion, For: m.until.since(now),
+					Node: id, Service: key.service, Version: key.version, Epoch: n.epoch, NodeVersion: m.nodeVersion,
+					For: m.until.since(now),
 				})
 			}
 		}

@@ -104,8 +104,8 @@ func (s *Store) lockNode(handle store.Handle, id core.NodeID) *node {
 	}
 }
 
-// lockRegistered finds a node by its id and returns it locked, for a change. It is an error if the node is not registered, or the caller has
-// left.
+// lockRegistered finds a node by its id and returns it locked, for a change. It is an error if the node is not registered, or the caller
+// has left.
 func (s *Store) lockRegistered(ctx context.Context, id core.NodeID) (*node, error) {
 	n := s.lockNode(nil, id)
 	if n == nil {

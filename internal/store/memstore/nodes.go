@@ -23,7 +23,8 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	}
 	next := p.Node
 	next.Epoch = core.Epoch(s.time(now).UnixMicro())
-	next.Revision, next.Version, next.Drained, next.Disconnected, next.SilentSince, next.Admission = 1, 1, p.Drained, false, 0, core.Admission{}
+	next.Revision, next.Version, next.Drained, next.Disconnected, next.SilentSince, next.Admission = 1, 1, p.Drained, false, 0,
+		core.Admission{}
 	if known {
 		next.Epoch = max(n.current.Epoch+1, next.Epoch)
 		next.Revision, next.Version = n.current.Revision+1, n.current.Version+1

@@ -61,7 +61,8 @@ func (s *Store) SaveSession(ctx context.Context, p store.SaveParams) (bool, erro
 	switch {
 	case current.Epoch > 0 && current.Incarnation != p.Session.Incarnation:
 		return false, nil
-	case current.Ownership == p.Ownership && (!p.TakeOver || bytes.Equal(current.Body, p.Body)): // saved before, if the first reply current lost
+	// saved before, if the first reply current lost
+	case current.Ownership == p.Ownership && (!p.TakeOver || bytes.Equal(current.Body, p.Body)):
 	case p.TakeOver && current.Epoch == p.Epoch-1 && bytes.Equal(current.Body, p.Expected):
 	case !p.TakeOver && current.Epoch < p.Epoch:
 	default:

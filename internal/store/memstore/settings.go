@@ -29,7 +29,8 @@ func (s *Store) LoadSetting(_ context.Context, name string, known store.Setting)
 func (s *Store) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
 	digest := store.SettingDigest(p.Body)
 	return s.writeSetting(ctx, p.Name, func(current store.Setting) (store.Setting, bool) {
-		next := store.Setting{Generation: max(current.Generation, p.Known.Generation) + 1, Digest: digest, Body: p.Body, Digests: p.Known.Digests}
+		next := store.Setting{Generation: max(current.Generation, p.Known.Generation) + 1, Digest: digest, Body: p.Body,
+			Digests: p.Known.Digests}
 		return next, !slices.Contains(current.Digests, digest) || p.Force && current.Digest != digest
 	})
 }
@@ -37,7 +38,8 @@ func (s *Store) PublishSetting(ctx context.Context, p store.SettingParams) (stor
 // RestoreSetting implements store.Settings.
 func (s *Store) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
 	lost.Digest = store.SettingDigest(lost.Body)
-	return s.writeSetting(ctx, name, func(current store.Setting) (store.Setting, bool) { return lost, current.Generation < lost.Generation })
+	return s.writeSetting(ctx, name,
+		func(current store.Setting) (store.Setting, bool) { return lost, current.Generation < lost.Generation })
 }
 
 // AnnounceSetting implements store.Settings.
@@ -45,8 +47,10 @@ func (s *Store) AnnounceSetting(_ context.Context, name string) {
 	s.watchers.publish(store.Change{Setting: name})
 }
 
-// writeSetting replaces a setting by the next one, if there is one, announces it and returns the one in force. The digests of both are kept.
-func (s *Store) writeSetting(ctx context.Context, name string, replace func(current store.Setting) (next store.Setting, ok bool)) (store.Setting, error) {
+// writeSetting replaces a setting by the next one, if there is one, announces it and returns the one in force. The digests of both are
+// kept.
+func (s *Store) writeSetting(ctx context.Context, name string,
+	replace func(current store.Setting) (next store.Setting, ok bool)) (store.Setting, error) {
 	s.settings.mu.Lock()
 	if err := ctx.Err(); err != nil {
 		s.settings.mu.Unlock()

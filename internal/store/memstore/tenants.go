@@ -75,7 +75,8 @@ func (s *Store) lockTenant(ctx context.Context, id core.TenantID) (*tenant, mome
 	now := s.now()
 	s.tenants.sweeper.sweep(now, func() {
 		for id, t := range s.tenants.byID {
-			if len(t.members(store.TenantJob, now).expiries)+len(t.members(store.TenantSession, now).expiries) == 0 && debt(t.dispatchesFull, now)+debt(t.audioFull, now) == 0 {
+			if len(t.members(store.TenantJob, now).expiries)+len(t.members(store.TenantSession, now).expiries) == 0 &&
+				debt(t.dispatchesFull, now)+debt(t.audioFull, now) == 0 {
 				delete(s.tenants.byID, id)
 			}
 		}
@@ -112,8 +113,8 @@ func (s *Store) AdmitMember(ctx context.Context, p store.MemberParams) (store.Te
 	return store.TenantVerdict{Used: len(members.expiries)}, nil
 }
 
-// dispatchDebt returns the debt of the bucket of dispatches. A debt that is higher than this rate allows is of a lower rate, before a reload:
-// one job may begin.
+// dispatchDebt returns the debt of the bucket of dispatches. A debt that is higher than this rate allows is of a lower rate, before a
+// reload: one job may begin.
 func (t *tenant) dispatchDebt(p *store.MemberParams, now moment) time.Duration {
 	d, burst := debt(t.dispatchesFull, now), store.DispatchBurst(p.Limits.DispatchRate)
 	if d > burst {
@@ -134,7 +135,8 @@ func (t *tenant) check(p *store.MemberParams, used int, now moment) store.Tenant
 		refused.Refused = store.LimitInFlight
 	case p.Kind != store.TenantJob:
 	case dispatch > 0 && t.dispatchDebt(p, now)+dispatch > store.DispatchBurst(p.Limits.DispatchRate):
-		refused.Refused, refused.RetryIn = store.LimitDispatchRate, t.dispatchDebt(p, now)+dispatch-store.DispatchBurst(p.Limits.DispatchRate)
+		refused.Refused, refused.RetryIn = store.LimitDispatchRate,
+			t.dispatchDebt(p, now)+dispatch-store.DispatchBurst(p.Limits.DispatchRate)
 	case p.Limits.AudioRate > 0 && p.Audio > 0 && debt(t.audioFull, now) > store.AudioBurst:
 		refused.Refused, refused.RetryIn = store.LimitAudioRate, debt(t.audioFull, now)-store.AudioBurst
 	}

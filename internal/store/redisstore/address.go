@@ -39,7 +39,8 @@ type Address struct {
 	SentinelUsername, SentinelPassword string
 }
 
-const usage = "use redis://host:6379/0, rediss:// for TLS, redis-sentinel://host:26379,host:26379/master/0 or redis-cluster://host:6379,host:6379"
+const usage = "use redis://host:6379/0, rediss:// for TLS, redis-sentinel://host:26379,host:26379/master/0 or " +
+	"redis-cluster://host:6379,host:6379"
 
 // ParseAddress parses a URL. Errors never contain a password.
 func ParseAddress(text string) (Address, error) {

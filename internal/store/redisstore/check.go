@@ -28,7 +28,8 @@ func check(ctx context.Context, redis rueidis.Client, o *Options) error {
 			return permissionError(addr, reply.Error())
 		}
 		if err != nil {
-			return fmt.Errorf("Redis at %s does not answer (%w); is it running, and are user and password right?", addr, err) //nolint:staticcheck // it is a name
+			return fmt.Errorf("Redis at %s does not answer (%w); is it running, and are user and password right?", addr,
+				err)
 		}
 		facts := parseInfo(info)
 		if o.Address.Kind != KindStandalone && facts["role"] != "master" {
@@ -53,7 +54,8 @@ func connectError(a Address, err error) error {
 	if reply, ok := rueidis.IsRedisErr(err); ok {
 		switch text := reply.Error(); {
 		case strings.HasPrefix(text, "NOAUTH"):
-			return fmt.Errorf("cannot log in to Redis at %s: it requires a password; give it in the URL or as scheduler.phase2.redis.password", a)
+			return fmt.Errorf("cannot log in to Redis at %s: it requires a password; give it in the URL or as "+
+				"scheduler.phase2.redis.password", a)
 		case strings.HasPrefix(text, "WRONGPASS"):
 			return fmt.Errorf("cannot log in to Redis at %s: it refuses this user or password", a)
 		case strings.HasPrefix(text, "NOPERM"):
@@ -88,13 +90,16 @@ func checkServer(addr string, facts map[string]string, kind Kind) error {
 	major, _, _ := strings.Cut(version, ".")
 	switch n, _ := strconv.Atoi(major); {
 	case n < minMajorVersion:
-		return fmt.Errorf("Redis at %s is version %s; use version %d or newer, or Valkey", addr, version, minMajorVersion) //nolint:staticcheck // it is a name
+		return fmt.Errorf("Redis at %s is version %s; use version %d or newer, or Valkey", addr, version,
+			minMajorVersion)
 	case facts["maxmemory_policy"] != "noeviction":
-		return fmt.Errorf("Redis at %s evicts keys when it is full (maxmemory-policy %s), and jobs with them; set maxmemory-policy to noeviction", addr, facts["maxmemory_policy"]) //nolint:staticcheck // it is a name
+		return fmt.Errorf("Redis at %s evicts keys when it is full (maxmemory-policy %s), and jobs with them; set maxmemory-policy to "+
+			"noeviction", addr, facts["maxmemory_policy"])
 	case facts["role"] != "master":
-		return fmt.Errorf("Redis at %s is a replica of %s:%s and takes no writes; name the primary, or use redis-sentinel://", addr, facts["master_host"], facts["master_port"]) //nolint:staticcheck // it is a name
+		return fmt.Errorf("Redis at %s is a replica of %s:%s and takes no writes; name the primary, or use redis-sentinel://", addr,
+			facts["master_host"], facts["master_port"])
 	case facts["cluster_enabled"] == "1" && kind != KindCluster:
-		return fmt.Errorf("Redis at %s is part of a cluster; use redis-cluster://%s", addr, addr) //nolint:staticcheck // it is a name
+		return fmt.Errorf("Redis at %s is part of a cluster; use redis-cluster://%s", addr, addr)
 	}
 	return nil
 }
@@ -104,7 +109,8 @@ func warnReplication(log *slog.Logger, addr string, facts map[string]string) {
 	replicas, _ := strconv.Atoi(facts["connected_slaves"])
 	// INFO has this field only if min-replicas-to-write is set.
 	if _, set := facts["min_slaves_good_slaves"]; replicas > 0 && !set {
-		log.Warn("Redis has replicas but accepts writes without one: an isolated primary would grant slots that a failover loses; set min-replicas-to-write to 1",
+		log.Warn("Redis has replicas but accepts writes without one: an isolated primary would grant slots that a failover loses; set "+
+			"min-replicas-to-write to 1",
 			"redis", addr, "replicas", replicas)
 	}
 }
@@ -114,14 +120,15 @@ func checkClock(ctx context.Context, log *slog.Logger, addr string, server rueid
 	began := time.Now()
 	parts, err := server.Do(ctx, server.B().Time().Build()).AsStrSlice()
 	if err != nil || len(parts) != 2 {
-		return fmt.Errorf("Redis at %s does not answer TIME: %w", addr, err) //nolint:staticcheck // it is a name
+		return fmt.Errorf("Redis at %s does not answer TIME: %w", addr, err)
 	}
 	seconds, _ := strconv.ParseInt(parts[0], 10, 64)
 	micros, _ := strconv.ParseInt(parts[1], 10, 64)
 	middle := began.Add(time.Since(began) / 2)
 	difference := time.Unix(seconds, micros*1000).Sub(middle)
 	if difference.Abs() > maxClockSkew {
-		log.Warn("the clocks of Redis and of this machine differ; leases expire by the clock of Redis, log lines have the time of this machine",
+		log.Warn("the clocks of Redis and of this machine differ; leases expire by the clock of Redis, log lines have the time of this "+
+			"machine",
 			"redis", addr, "ahead_ms", difference.Milliseconds())
 	}
 	return nil

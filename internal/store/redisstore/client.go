@@ -59,7 +59,8 @@ type client struct {
 
 // newClient makes a client whose callers wait no longer than timeout. onHealth is called when Redis becomes unavailable and when it
 // is available again, and onError with the class of every error.
-func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout time.Duration, onHealth func(up bool), onError func(store.ErrorClass)) *client {
+func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout time.Duration, onHealth func(up bool),
+	onError func(store.ErrorClass)) *client {
 	slots := 1
 	if cluster {
 		slots = slotCount
@@ -207,7 +208,8 @@ func (c *client) command(ctx context.Context, cmd rueidis.Completed) (rueidis.Re
 
 // doThroughBreaker is send while it is not known whether Redis answers.
 func (c *client) doThroughBreaker(call call, cmd rueidis.Completed) (rueidis.RedisMessage, error) {
-	result, err := sendThroughBreaker(c, call, 1, func(ctx context.Context) rueidis.RedisResult { return c.redis.Do(ctx, cmd) }, rueidis.RedisResult.Error)
+	result, err := sendThroughBreaker(c, call, 1, func(ctx context.Context) rueidis.RedisResult { return c.redis.Do(ctx, cmd) },
+		rueidis.RedisResult.Error)
 	if err != nil {
 		return rueidis.RedisMessage{}, err
 	}
@@ -219,7 +221,8 @@ func (c *client) doThroughBreaker(call call, cmd rueidis.Completed) (rueidis.Red
 func (c *client) doMulti(call call, cmds []rueidis.Completed) ([]rueidis.RedisResult, error) {
 	c = c.of(call.ctx)
 	began := time.Now()
-	results, err := sendThroughBreaker(c, call, len(cmds), func(ctx context.Context) []rueidis.RedisResult { return c.redis.DoMulti(ctx, cmds...) }, firstDown)
+	results, err := sendThroughBreaker(c, call, len(cmds),
+		func(ctx context.Context) []rueidis.RedisResult { return c.redis.DoMulti(ctx, cmds...) }, firstDown)
 	c.countCall(began, err)
 	return results, err
 }

@@ -41,7 +41,8 @@ func (c *clocks) observe(slot int, serverTime int64) {
 		estimate.difference.Store(difference)
 		estimate.updated.Store(max(now, 1))
 	}
-	if updated := c.lowest.updated.Load(); updated == 0 || difference < c.lowest.difference.Load() || now-updated > estimateTTL.Milliseconds() {
+	if updated := c.lowest.updated.Load(); updated == 0 || difference < c.lowest.difference.Load() ||
+		now-updated > estimateTTL.Milliseconds() {
 		c.lowest.difference.Store(difference)
 		c.lowest.updated.Store(max(now, 1))
 	}
@@ -65,7 +66,8 @@ func (c *clocks) serverTime(slot int) int64 {
 // known reports whether there is an estimate of a slot's own.
 func (c *clocks) known(slot int) bool { return c.slots[slot%len(c.slots)].updated.Load() != 0 }
 
-// serverClock is serverTime without the loss of the fraction of a millisecond: the difference between two of its times is that of our clock.
+// serverClock is serverTime without the loss of the fraction of a millisecond: the difference between two of its times is that of our
+// clock.
 func (c *clocks) serverClock(slot int) time.Time {
 	now := c.now()
 	return time.UnixMilli(c.serverTime(slot)).Add(time.Since(c.base) - time.Duration(now)*time.Millisecond)

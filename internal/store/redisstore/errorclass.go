@@ -53,8 +53,10 @@ func classOf(err error) store.ErrorClass {
 // isConnectionError reports whether a connection could not be made, or was lost.
 func isConnectionError(err error) bool {
 	var network *net.OpError
-	return errors.Is(err, rueidis.ErrClosing) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || errors.As(err, &network)
+	return errors.Is(err, rueidis.ErrClosing) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, net.ErrClosed) ||
+		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
+		errors.As(err, &network)
 }
 
 // noSuchKey is the reply to a question about a stream that does not exist, as that of the changes before the first node registers.

@@ -18,7 +18,8 @@ import (
 
 // Post implements store.Inboxes.
 func (s *Store) Post(ctx context.Context, p store.PostParams) (store.PostResult, error) {
-	_, r, err := s.client.runScript(ctx, &scriptPost, []string{s.keys.presence(p.To), s.keys.inbox(p.To)}, strconv.Itoa(p.MaxMessages), string(p.Body))
+	_, r, err := s.client.runScript(ctx, &scriptPost, []string{s.keys.presence(p.To), s.keys.inbox(p.To)}, strconv.Itoa(p.MaxMessages),
+		string(p.Body))
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +101,8 @@ func decodeMessages(r reply, now int64) []store.InboxMessage {
 	const each = 4
 	list := make([]store.InboxMessage, 0, len(r.parts)/each)
 	for i := 0; i+each <= len(r.parts); i += each {
-		list = append(list, store.InboxMessage{ID: r.text(i), Age: ageOfEntry(r.text(i+1), now), Body: []byte(r.text(i + 2)), Deliveries: int(r.int(i + 3))})
+		list = append(list, store.InboxMessage{ID: r.text(i), Age: ageOfEntry(r.text(i+1), now), Body: []byte(r.text(i + 2)),
+			Deliveries: int(r.int(i + 3))})
 	}
 	return list
 }
@@ -173,7 +175,8 @@ func (s *Store) DeadLetters(ctx context.Context, inbox core.InstanceID, after st
 
 // Discard implements store.AbandonedInboxes.
 func (s *Store) Discard(ctx context.Context, inbox core.InstanceID, ids ...string) (int, error) {
-	valid := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !isEntryID(id) }) // Redis answers an error for any other text
+	// Redis answers an error for any other text
+	valid := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !isEntryID(id) })
 	if len(valid) == 0 && len(ids) > 0 {
 		return 0, nil
 	}
@@ -182,7 +185,8 @@ func (s *Store) Discard(ctx context.Context, inbox core.InstanceID, ids ...strin
 
 // discard removes dead letters that no other instance than the given one has claimed.
 func (s *Store) discard(ctx context.Context, inbox core.InstanceID, instance string, ids ...string) (int, error) {
-	_, r, err := s.client.runScript(ctx, &scriptDiscard, []string{s.keys.deadLetters(inbox), s.keys.claims(inbox)}, append([]string{instance}, ids...)...)
+	_, r, err := s.client.runScript(ctx, &scriptDiscard, []string{s.keys.deadLetters(inbox), s.keys.claims(inbox)},
+		append([]string{instance}, ids...)...)
 	if err != nil {
 		return 0, err
 	}
@@ -201,7 +205,8 @@ func (s *Store) Replay(ctx context.Context, p store.ReplayParams) (store.PostRes
 		return store.NoDeadLetter, nil
 	}
 	claim := func(ttl time.Duration) (reply, error) {
-		_, r, err := s.client.runScript(ctx, &scriptClaimDeadLetter, []string{s.keys.deadLetters(p.Inbox), s.keys.claims(p.Inbox)}, p.ID, string(p.To), millis(ttl))
+		_, r, err := s.client.runScript(ctx, &scriptClaimDeadLetter, []string{s.keys.deadLetters(p.Inbox), s.keys.claims(p.Inbox)}, p.ID,
+			string(p.To), millis(ttl))
 		return r, err
 	}
 	claimed, err := claim(claimTTL)

@@ -31,7 +31,8 @@ func (s *Store) Announce(ctx context.Context, p store.AnnounceParams) error {
 		}
 	}
 	requested := time.Now()
-	_, r, err := s.client.runScript(ctx, &scriptAnnounce, []string{s.keys.presence(p.ID), s.keys.inbox(p.ID)}, string(p.Body), millis(p.TTL), millis(inboxTTL))
+	_, r, err := s.client.runScript(ctx, &scriptAnnounce, []string{s.keys.presence(p.ID), s.keys.inbox(p.ID)}, string(p.Body),
+		millis(p.TTL), millis(inboxTTL))
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,8 @@ func (s *Store) Withdraw(ctx context.Context, id core.InstanceID) error {
 		return err
 	}
 	s.inboxRenewed.Delete(id)
-	_, err := s.client.command(ctx, s.client.redis.B().Zadd().Key(s.keys.schedulers()).Xx().ScoreMember().ScoreMember(0, string(id)).Build())
+	_, err := s.client.command(ctx,
+		s.client.redis.B().Zadd().Key(s.keys.schedulers()).Xx().ScoreMember().ScoreMember(0, string(id)).Build())
 	return err
 }
 

@@ -31,7 +31,8 @@ func (k keys) lastSeen(shard int) string {
 	return k.prefix + ":v1:nodes:last_seen:" + strconv.Itoa(shard)
 }
 
-// digests returns the key of the digests of the nodes of a shard. It names the key of their last-seen times in braces, whose slot it shares.
+// digests returns the key of the digests of the nodes of a shard. It names the key of their last-seen times in braces, whose slot it
+// shares.
 func (k keys) digests(shard int) string {
 	return k.prefix + ":v1:nodes:digests:{" + k.lastSeen(shard) + "}"
 }

@@ -36,7 +36,8 @@ type seenNode struct {
 
 func seenNodeOf(s *store.NodeStatus) seenNode {
 	return seenNode{at: time.Now(), digest: store.NodeDigest{
-		LastSeen: store.LastSeen{Node: s.Node.ID}, Epoch: s.Node.Epoch, Version: s.Node.Version, Load: s.Load, InFlight: s.InFlight(), Slots: s.Slots(),
+		LastSeen: store.LastSeen{Node: s.Node.ID}, Epoch: s.Node.Epoch, Version: s.Node.Version, Load: s.Load, InFlight: s.InFlight(),
+		Slots: s.Slots(),
 	}}
 }
 
@@ -132,7 +133,8 @@ func (r *lastSeenReporter) remove(ctx context.Context, id core.NodeID) error {
 	delete(r.unreported, id)
 	r.mu.Unlock()
 	shard := lastSeenShard(id)
-	_, _, err := r.store.client.runScript(ctx, &scriptUnlist, []string{r.store.keys.lastSeen(shard), r.store.keys.digests(shard)}, string(id))
+	_, _, err := r.store.client.runScript(ctx, &scriptUnlist, []string{r.store.keys.lastSeen(shard), r.store.keys.digests(shard)},
+		string(id))
 	return err
 }
 

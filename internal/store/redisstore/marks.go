@@ -61,7 +61,8 @@ func (s *Store) Marked(ctx context.Context, nodes ...core.NodeID) ([]store.Mark,
 // markOf returns the mark that an entry in the stream of changes contains.
 func markOf(node core.NodeID, fields map[string]string) store.Mark {
 	m := store.Mark{
-		Node: node, For: time.Duration(parseNumber(fields[markForField])) * time.Millisecond, Reason: core.UnavailableReason(fields[markReasonField]),
+		Node: node, For: time.Duration(parseNumber(fields[markForField])) * time.Millisecond,
+		Reason: core.UnavailableReason(fields[markReasonField]),
 	}
 	m.Service, m.Version = parseMarkName(fields[markField])
 	m.Epoch, m.NodeVersion = core.Epoch(parseNumber(fields[markEpochField])), core.Version(parseNumber(fields[markVersionField]))

@@ -40,7 +40,8 @@ func encodeNode(n *core.Node) (string, error) {
 	text, err := json.Marshal(nodeBody{
 		Health: n.Health.String(), MaxJobs: n.MaxJobs, ASR: c.ASR, Semantic: c.Semantic, TTS: c.TTS, Pairs: c.Pairs, AnyPair: c.AnyPair,
 		Types: c.Types, Models: c.Models, Services: c.Services, Features: c.Features,
-		Region: n.Region, Zone: n.Zone, Tenant: n.Tenant, Pool: n.Pool, Key: n.Key, Callback: n.Callback, Owner: n.Owner, Secret: n.SecretHash,
+		Region: n.Region, Zone: n.Zone, Tenant: n.Tenant, Pool: n.Pool, Key: n.Key, Callback: n.Callback, Owner: n.Owner,
+		Secret: n.SecretHash,
 	})
 	if err != nil {
 		return "", err
@@ -100,7 +101,8 @@ func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
 		return nil, fmt.Errorf("node %s: %w", id, errMalformed)
 	}
 	n := &core.Node{
-		ID: id, Health: health, MaxJobs: b.MaxJobs, Region: b.Region, Zone: b.Zone, Tenant: b.Tenant, Pool: b.Pool, Key: b.Key, Callback: b.Callback, Owner: b.Owner, SecretHash: b.Secret,
+		ID: id, Health: health, MaxJobs: b.MaxJobs, Region: b.Region, Zone: b.Zone, Tenant: b.Tenant, Pool: b.Pool, Key: b.Key,
+		Callback: b.Callback, Owner: b.Owner, SecretHash: b.Secret,
 		Capability: core.Capability{
 			ASR: b.ASR, Semantic: b.Semantic, TTS: b.TTS, Pairs: b.Pairs, AnyPair: b.AnyPair, Types: b.Types,
 			Models: b.Models, Services: b.Services, Features: b.Features,

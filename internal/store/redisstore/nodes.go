@@ -24,11 +24,13 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	}
 	lists, counts, current := activity(&p.Activity)
 	args := appendActive([]string{
-		s.presenceMS, s.reservedTTLMS, s.attemptMS, body, flag(p.Node.Health == core.HealthReady), flag(p.Node.Health == core.HealthOffline),
+		s.presenceMS, s.reservedTTLMS, s.attemptMS, body, flag(p.Node.Health == core.HealthReady),
+		flag(p.Node.Health == core.HealthOffline),
 		strconv.Itoa(p.Node.MaxJobs), encodeLoad(p.Load), lists, counts, current, flag(p.Returning), strconv.FormatUint(p.Connection, 10),
 		flag(p.RequireSecret), p.Node.SecretHash, string(p.Node.Tenant), flag(p.Drained),
 	}, &p.Activity)
-	now, r, err := s.client.runScript(ctx, &scriptRegister, []string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID), s.keys.unavailable(p.Node.ID)}, args...)
+	now, r, err := s.client.runScript(ctx, &scriptRegister,
+		[]string{s.keys.meta(p.Node.ID), s.keys.leases(p.Node.ID), s.keys.unavailable(p.Node.ID)}, args...)
 	if err != nil {
 		return store.Registration{}, err
 	}
@@ -40,7 +42,8 @@ func (s *Store) Register(ctx context.Context, p store.RegisterParams) (store.Reg
 	answer := store.Registration{
 		Known: r.int(0) == 1, Young: young,
 		NodeStatus: store.NodeStatus{Node: &n, Load: p.Load, At: time.UnixMilli(now), Occupancy: occupancy(r.list(2))},
-		Kept:       s.decodeLeases(n.ID, r.texts(3), now), Orphans: s.decodeLeases(n.ID, r.texts(4), now), Strays: s.decodeLeases(n.ID, r.texts(5), now),
+		Kept:       s.decodeLeases(n.ID, r.texts(3), now), Orphans: s.decodeLeases(n.ID, r.texts(4), now),
+		Strays:  s.decodeLeases(n.ID, r.texts(5), now),
 		Cancels: decodeCancels(r.texts(6)),
 	}
 	// From here on nothing may fail: the epoch has begun. Other instances find a change that is not published by comparing.
@@ -72,7 +75,8 @@ func (s *Store) Heartbeat(ctx context.Context, p store.HeartbeatParams) (store.H
 		})
 	}
 	args = append(args, flag(p.OnBehalf))
-	now, r, err := s.client.runScript(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)}, appendActive(args, &p.Activity)...)
+	now, r, err := s.client.runScript(ctx, &scriptHeartbeat, []string{s.keys.meta(p.Node), s.keys.leases(p.Node)},
+		appendActive(args, &p.Activity)...)
 	switch {
 	case errors.Is(err, errLate) && ctx.Err() != nil:
 		return store.HeartbeatResult{Verdict: store.TooLate}, nil //nolint:nilerr // the verdict is the answer

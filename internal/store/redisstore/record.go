@@ -224,12 +224,14 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	}
 	job.ID, job.Fingerprint, job.Detail, job.Result = id, b.Fingerprint, b.Detail, b.Result
 	job.Spec = core.Spec{
-		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Incarnation: b.Incarnation, Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
-		AudioRef: b.AudioRef, Options: b.Options, LastNode: b.LastNode,
+		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Incarnation: b.Incarnation,
+		Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
+		AudioRef:  b.AudioRef, Options: b.Options, LastNode: b.LastNode,
 		Pool: core.JobPool{ID: b.Pool, Bound: b.PoolBound}, Admission: b.Admission, Probe: b.Probe,
 	}
 	if u := b.Utterance; u != nil {
-		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS, SegmentationMS: u.SegmentMS}
+		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS,
+			SegmentationMS: u.SegmentMS}
 	}
 	return job, nil
 }

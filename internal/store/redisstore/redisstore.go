@@ -103,7 +103,8 @@ func connect(o *Options, reads *blockingReads, pingAfter time.Duration) (redis r
 // Open connects to Redis and opens a store. It refuses a Redis that cannot keep the promises of a store.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Timing.Presence+o.Timing.Attempt > maxLeaseSpan {
-		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less with Redis", maxLeaseSpan)
+		return nil, fmt.Errorf("scheduler.nodes.presence_ttl_ms and scheduler.dispatch.attempt_timeout_ms together must be %s or less "+
+			"with Redis", maxLeaseSpan)
 	}
 	reads := newBlockingReads()
 	redis, err := connect(&o, reads, pingAfter)
@@ -131,7 +132,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		redis.Close()
 		return nil, connectError(o.Address, err)
 	}
-	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied, queueScripts: scriptsOfQueues}
+	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied,
+		queueScripts: scriptsOfQueues}
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth, o.OnError)

@@ -133,12 +133,14 @@ var luaConstants = func() map[string]string {
 		"BODY_HEAD": "'^" + compressedMark + `([^\n]*)\n'`, // a Lua pattern
 	}
 	numbers := map[string]int64{
-		"TICK": tickMS, "EPOCH": scoreEpochMS, "AGES": scoreAges, "CODES": scoreCodes, "STATES": leaseStates, "MAX_SCORE": maxScore, "MAX_DIGITS": maxDigits,
-		"NEVER": omittedNever, "ONCE": omittedOnce, "ORPHAN": omittedOrphan, "ARRIVED": omittedArrived,
+		"TICK": tickMS, "EPOCH": scoreEpochMS, "AGES": scoreAges, "CODES": scoreCodes, "STATES": leaseStates, "MAX_SCORE": maxScore,
+		"MAX_DIGITS": maxDigits,
+		"NEVER":      omittedNever, "ONCE": omittedOnce, "ORPHAN": omittedOrphan, "ARRIVED": omittedArrived,
 		"COMPACT_CODES": compactCodes, "COMPACT_COUNTS": compactCounts,
 		"NOT_REGISTERED": replyNotRegistered, "RECORD_WRITTEN": recordWritten, "RECORD_TOO_EARLY": recordTooEarly,
 		"ACCEPTED": int64(store.Accepted), "INSTANCE_ABSENT": int64(store.InstanceAbsent), "INBOX_FULL": int64(store.InboxFull),
-		"MAX_DEAD_LETTERS": maxDeadLetters, "MAX_OUTBOX": maxOutbox, "MAX_UNPACK": maxUnpack, "MEMBERS_TTL_MS": membersTTL.Milliseconds(), "MAX_MARKS": store.MaxMarks,
+		"MAX_DEAD_LETTERS": maxDeadLetters, "MAX_OUTBOX": maxOutbox, "MAX_UNPACK": maxUnpack, "MEMBERS_TTL_MS": membersTTL.Milliseconds(),
+		"MAX_MARKS": store.MaxMarks,
 	}
 	maps.Copy(numbers, waitConstants)
 	for code, state := range leaseStateByCode {

@@ -81,7 +81,8 @@ func (s *Store) RestoreSetting(ctx context.Context, name string, lost store.Sett
 
 func (s *Store) writeSetting(ctx context.Context, name, mode string, next store.Setting) (store.Setting, error) {
 	args := []string{
-		string(next.Body), store.SettingDigest(next.Body), mode, strconv.Itoa(store.MaxSettingDigests), strconv.FormatInt(next.Generation, 10),
+		string(next.Body), store.SettingDigest(next.Body), mode, strconv.Itoa(store.MaxSettingDigests),
+		strconv.FormatInt(next.Generation, 10),
 		strings.Join(next.Digests, " "),
 	}
 	for range maxTries {

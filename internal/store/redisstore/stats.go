@@ -34,7 +34,8 @@ func (s *Store) Counts(ctx context.Context, ids ...core.InstanceID) ([][]byte, e
 
 // SaveSnapshot implements store.Stats.
 func (s *Store) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool, error) {
-	_, r, err := s.client.runScript(ctx, &scriptSaveSnapshot, []string{s.keys.snapshot()}, strconv.FormatInt(p.Fence, 10), string(p.Body), millis(p.TTL))
+	_, r, err := s.client.runScript(ctx, &scriptSaveSnapshot, []string{s.keys.snapshot()}, strconv.FormatInt(p.Fence, 10), string(p.Body),
+		millis(p.TTL))
 	if err != nil {
 		return false, err
 	}

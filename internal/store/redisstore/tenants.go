@@ -65,7 +65,8 @@ func (s *Store) AdmitMember(ctx context.Context, p store.MemberParams) (store.Te
 		known = "1"
 	}
 	dispatch, audio := p.Costs()
-	_, r, err := s.client.runScript(ctx, &scriptAdmitMember, append(s.memberKeys(&p), s.keys.known(p.Tenant, p.Kind)), p.Member, millis(p.Keep), strconv.Itoa(limit),
+	_, r, err := s.client.runScript(ctx, &scriptAdmitMember, append(s.memberKeys(&p), s.keys.known(p.Tenant, p.Kind)), p.Member,
+		millis(p.Keep), strconv.Itoa(limit),
 		exactMillis(dispatch), exactMillis(store.DispatchBurst(p.Limits.DispatchRate)), exactMillis(audio), exactMillis(store.AudioBurst),
 		known, millis(p.Kind.RestoredWithin()))
 	if err != nil {
@@ -123,7 +124,8 @@ const maxRenewed = 256
 func (s *Store) ReadTenants(ctx context.Context, tenants []core.TenantID) ([]store.TenantUse, error) {
 	calls := make([]scriptCall, len(tenants))
 	for i, id := range tenants {
-		calls[i] = scriptCall{keys: []string{s.keys.members(id, store.TenantJob), s.keys.members(id, store.TenantSession), s.keys.rates(id)}}
+		calls[i] = scriptCall{keys: []string{s.keys.members(id, store.TenantJob), s.keys.members(id, store.TenantSession),
+			s.keys.rates(id)}}
 	}
 	use := make([]store.TenantUse, len(tenants))
 	err := s.client.readEach(ctx, &scriptTenantUse, calls, func(i int, _ int64, r reply) {

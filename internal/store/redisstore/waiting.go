@@ -25,8 +25,10 @@ const turnsRead = 8
 var waitConstants = map[string]int64{
 	"UNIT": fairqueue.Unit, "OFFER_MS": fairqueue.OfferMS, "SILENCE_MS": fairqueue.SilenceMS, "FORGET_MS": fairqueue.ForgetMS,
 	"FORGET_CLASS_MS": fairqueue.ForgetClassMS, "STALL_MS": fairqueue.StallMS, "QUEUE_TTL_MS": queueTTLMS,
-	"MAX_OFFERS": fairqueue.MaxOffers, "MAX_COMPARED": fairqueue.MaxCompared, "MAX_ASKED": fairqueue.MaxAsked, "MAX_CLASSES": fairqueue.MaxClasses, "MIN_GRANTS": fairqueue.MinGrants,
-	"MAX_LAG": fairqueue.MaxLag, "MAX_DEBT": fairqueue.MaxDebt, "MAX_DROPPED": fairqueue.MaxDropped, "MAX_TIMERS": fairqueue.MaxTimers, "MAX_FLOWS": fairqueue.MaxFlows,
+	"MAX_OFFERS": fairqueue.MaxOffers, "MAX_COMPARED": fairqueue.MaxCompared, "MAX_ASKED": fairqueue.MaxAsked,
+	"MAX_CLASSES": fairqueue.MaxClasses, "MIN_GRANTS": fairqueue.MinGrants,
+	"MAX_LAG": fairqueue.MaxLag, "MAX_DEBT": fairqueue.MaxDebt, "MAX_DROPPED": fairqueue.MaxDropped, "MAX_TIMERS": fairqueue.MaxTimers,
+	"MAX_FLOWS":  fairqueue.MaxFlows,
 	"MAX_URGENT": fairqueue.MaxUrgent, "MAX_VIRTUAL": fairqueue.MaxVirtual, "TURNS_READ": turnsRead,
 	"CLASS_GRANTS": fairqueue.ClassGrants, "FLOW_GRANTS": fairqueue.FlowGrants, "SHARE_SCALE": fairqueue.ShareScale,
 	"QUEUED": int64(fairqueue.Queued), "EXPIRED": int64(fairqueue.Expired), "CANNOT_BE_MET": int64(fairqueue.CannotBeMet),
@@ -142,7 +144,8 @@ func (s *Store) Requirements(ctx context.Context, pool core.PoolID, classes []st
 
 // ViewQueue implements store.Waiting.
 func (s *Store) ViewQueue(ctx context.Context, pool core.PoolID, p fairqueue.ViewParams) (fairqueue.View, error) {
-	now, r, err := s.client.readScript(ctx, &s.queueScripts.view, s.keys.queue(pool), p.After, strconv.Itoa(p.Flows), strconv.Itoa(p.Waiters))
+	now, r, err := s.client.readScript(ctx, &s.queueScripts.view, s.keys.queue(pool), p.After, strconv.Itoa(p.Flows),
+		strconv.Itoa(p.Waiters))
 	if err != nil {
 		return fairqueue.View{}, err
 	}
@@ -159,7 +162,8 @@ func addFlow(v *fairqueue.View, r reply) {
 	flow, class, tenant := numbers(r.text(1), 8), numbers(r.text(2), 8), numbers(r.text(4), 6)
 	f := fairqueue.FlowView{
 		Cursor: cursor, Waiting: int(flow[2]), Interval: fairqueue.Interval{US: flow[6], Grants: int(flow[7])},
-		Weight: int(tenant[0]), TenantWaiting: int(tenant[1]), Granted: tenant[4], Entitled: tenant[5], Accrued: flow[3] * (class[4] - flow[4]),
+		Weight: int(tenant[0]), TenantWaiting: int(tenant[1]), Granted: tenant[4], Entitled: tenant[5],
+		Accrued: flow[3] * (class[4] - flow[4]),
 	}
 	f.Class, _, _ = strings.Cut(cursor, "|")
 	f.Tenant = cursor[strings.LastIndexByte(cursor, '|')+1:]

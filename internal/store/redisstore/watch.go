@@ -43,7 +43,8 @@ func (s *Store) publishChange(ctx context.Context, node core.NodeID, kind string
 		return fields.Build()
 	})
 	if err != nil {
-		s.log.Warn("a change could not be published; other instances find it with their next comparison or poll", "node_id", node, "error", err)
+		s.log.Warn("a change could not be published; other instances find it with their next comparison or poll", "node_id", node, "error",
+			err)
 	}
 }
 
@@ -94,7 +95,8 @@ type change struct {
 
 // readChanges waits for changes after a position.
 func (s *Store) readChanges(ctx context.Context, after string) ([]change, string, error) {
-	read := s.client.redis.B().Xread().Count(changesPerRead).Block(readBlock.Milliseconds()).Streams().Key(s.keys.changes()).Id(after).Build()
+	read := s.client.redis.B().Xread().Count(changesPerRead).Block(readBlock.Milliseconds()).Streams().
+		Key(s.keys.changes()).Id(after).Build()
 	reply, err := s.client.reads.do(ctx, s.client.redis, read)
 	if err != nil {
 		return nil, "", fmt.Errorf("changes: %w", err) // another primary may lack changes that were read, and have others before them

@@ -17,17 +17,21 @@ const (
 	UtteranceSent      = "utterance_sent"      // Request, Bytes
 	UtteranceCommitted = "utterance_committed" // Request, Index, Job
 	PartialReceived    = "partial_received"    // Index, Attempt
-	Terminal           = "terminal"            // Request, Index, Seq, Job, Attempt, OK and then Node, Bytes and Speech, else Code; also of a call
-	SpeechReceived     = "speech_received"     // one chunk: Job, Attempt, Index, Bytes; OK: the last; Code: how it differs from what the node sent
-	Reconnecting       = "reconnecting"        // Code: why
-	Resumed            = "resumed"             // Recovered; Bytes: audio frames that are sent again
-	SessionEnded       = "session_ended"       // Index: the number of utterances
-	SessionLost        = "session_lost"        // Code: why the session cannot continue
-	Connected          = "connected"           // also of a node; Conn, Code: the local address of the connection
-	ResumeSent         = "resume_sent"         // seen on the wire: session_resume over Conn, after Seq
-	DurableReceived    = "durable_received"    // seen on the wire: a durable message over Conn, with Seq
-	CommitReceived     = "commit_received"     // seen on the wire: utterance_committed of Index over Conn; Job; Seq and Bytes: its first and last frame
-	GapReceived        = "gap_received"        // seen on the wire: session_resumed over Conn, which continues after Seq; earlier messages are lost
+	// Request, Index, Seq, Job, Attempt, OK and then Node, Bytes and Speech, else Code; also of a call.
+	Terminal = "terminal"
+	// one chunk: Job, Attempt, Index, Bytes; OK: the last; Code: how it differs from what the node sent.
+	SpeechReceived  = "speech_received"
+	Reconnecting    = "reconnecting"     // Code: why
+	Resumed         = "resumed"          // Recovered; Bytes: audio frames that are sent again
+	SessionEnded    = "session_ended"    // Index: the number of utterances
+	SessionLost     = "session_lost"     // Code: why the session cannot continue
+	Connected       = "connected"        // also of a node; Conn, Code: the local address of the connection
+	ResumeSent      = "resume_sent"      // seen on the wire: session_resume over Conn, after Seq
+	DurableReceived = "durable_received" // seen on the wire: a durable message over Conn, with Seq
+	// seen on the wire: utterance_committed of Index over Conn; Job; Seq and Bytes: its first and last frame.
+	CommitReceived = "commit_received"
+	// seen on the wire: session_resumed over Conn, which continues after Seq; earlier messages are lost.
+	GapReceived = "gap_received"
 )
 
 // Kinds of entries about a node.
@@ -53,9 +57,11 @@ const (
 	OutcomeReread = "outcome_reread" // the outcome some time after the end, with the fields of Terminal
 )
 
-// Kinds of entries about a request that may wait for a slot. One request may be sent to several instances. If it is placed, it goes on as a call.
+// Kinds of entries about a request that may wait for a slot. One request may be sent to several instances. If it is placed, it goes on as a
+// call.
 const (
-	WaitSent     = "wait_sent"     // Request, Session, Conn: the number of the instance, Seq: for how many milliseconds it may wait, Code: the direction
+	// Request, Session, Conn: the number of the instance, Seq: for how many milliseconds it may wait, Code: the direction.
+	WaitSent     = "wait_sent"
 	WaitAnswered = "wait_answered" // Request, Conn; OK, Job, Attempt and Node, or Code
 	WaitLeft     = "wait_left"     // Request, Conn; the caller has disconnected
 )
