@@ -25,8 +25,8 @@ func (c *instancesCmd) Run(ctx context.Context, io streams) error {
 		return err
 	}
 	return c.print(io.out, list, func(t *tabwriter.Writer) {
-		fmt.Fprintln(t, "INSTANCE\tINCARNATION\tSTATE\tNODES\tSESSIONS\tJOBS\tINBOX\tDEAD "+
-			"LETTERS\tTAKEOVERS\tUPTIME\tVERSION\tKEYS\tADDRESS")
+		fmt.Fprintln(t, "INSTANCE\tINCARNATION\tSTATE\tNODES\tSESSIONS\tJOBS\tINBOX\t"+
+			"DEAD LETTERS\tTAKEOVERS\tUPTIME\tVERSION\tKEYS\tADDRESS")
 		for _, i := range list.Instances {
 			state, uptime := "present", "–"
 			switch {

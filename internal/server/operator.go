@@ -82,8 +82,8 @@ func (h *operatorHandlers) routes() []route {
 		},
 		{
 			method: "POST", path: "/v1/dlq/replay", rule: operators, action: "dlq.replay", tag: "instances", summary: "Replay dead letters",
-			description: "Each is put into the inbox of the instance that is asked, with its original age. An expired one stays a dead " +
-				"letter.",
+			description: "Each is put into the inbox of the instance that is asked, with its original age. An expired one stays a " +
+				"dead letter.",
 			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](),
 			out:   reflect.TypeFor[wire.DeadLettersResponse](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
