@@ -47,7 +47,7 @@ func (r *runner) waitForAudio(ctx context.Context, job *core.Job) {
 	r.tasks.Go(func(ctx context.Context) {
 		if run.Sleep(ctx, r.cfg.AudioGrace+time.Second) {
 			if err := r.failWithoutAudio(ctx, job.ID); err != nil {
-				r.store.recordError("audio", err) // a heartbeat of its last node leads to it again
+				r.store.RecordError("audio", err) // a heartbeat of its last node leads to it again
 			}
 		}
 	})
@@ -82,14 +82,14 @@ func (r *runner) resumeWithAudio(ctx context.Context, id core.JobID) (known bool
 	case errors.Is(err, store.ErrNoJob):
 		return false, nil
 	case err != nil:
-		r.store.recordError("rearm", err)
-		return false, storeError(ctx)
+		r.store.RecordError("rearm", err)
+		return false, store.CallError(ctx)
 	case job.Refused():
 		return false, nil
 	case job.State.Terminal():
 		if err := r.reportOutcome(ctx, job, time.Time{}); err != nil { // the instance that decided it may have died before it could
-			r.store.recordError("outcome", err)
-			return true, storeError(ctx)
+			r.store.RecordError("outcome", err)
+			return true, store.CallError(ctx)
 		}
 	case waitsForAudio(job):
 		j := r.resume(job)
@@ -108,7 +108,7 @@ func (r *runner) resumeWithAudio(ctx context.Context, id core.JobID) (known bool
 func (r *runner) resumeIfAudioHere(ctx context.Context, job *core.Job) {
 	if waitsForAudio(job) && r.cfg.HasAudio(job) {
 		if _, err := r.resumeWithAudio(ctx, job.ID); err != nil {
-			r.store.recordError("rearm", err)
+			r.store.RecordError("rearm", err)
 		}
 	}
 }

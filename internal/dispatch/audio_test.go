@@ -252,9 +252,10 @@ func TestNodeReportsLostAudio(t *testing.T) {
 		change func(*core.Spec)
 		next   core.NodeID // gets the job after a reported it
 	}{
-		"another node":      {nodes: []string{"a", "b"}, change: preferNode("a"), next: "b"},
-		"the only node":     {nodes: []string{"a"}, change: preferNode("a"), next: "a"},
-		"no other is taken": {nodes: []string{"a", "b"}, change: func(s *core.Spec) { preferNode("a")(s); s.Options.Strict = true }, next: "a"},
+		"another node":  {nodes: []string{"a", "b"}, change: preferNode("a"), next: "b"},
+		"the only node": {nodes: []string{"a"}, change: preferNode("a"), next: "a"},
+		"no other is taken": {nodes: []string{"a", "b"}, change: func(s *core.Spec) { preferNode("a")(s); s.Options.Strict = true },
+			next: "a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

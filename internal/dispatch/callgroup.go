@@ -6,6 +6,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -90,7 +91,7 @@ func (d *Dispatcher) dispatch(ctx context.Context, r *Request, place placeFunc) 
 		}
 		if !call.await(ctx, r.until) {
 			if ctx.Err() != nil {
-				return Placement{}, storeError(ctx)
+				return Placement{}, store.CallError(ctx)
 			}
 			return Placement{}, errFull()
 		}

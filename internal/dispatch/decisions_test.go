@@ -25,7 +25,8 @@ func (h *harness) fillElsewhere(id core.NodeID, job string) {
 	h.t.Helper()
 	n := h.fleet.Node(id)
 	r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{
-		Lease: core.LeaseRef{Node: id, Job: core.JobID(job), Attempt: 1, Token: core.Token(job)}, Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Declared().Revision,
+		Lease: core.LeaseRef{Node: id, Job: core.JobID(job), Attempt: 1, Token: core.Token(job)}, Handle: n.Handle(), Epoch: n.Epoch(),
+		Revision: n.Declared().Revision,
 	})
 	if err != nil || r.Verdict != store.OK {
 		h.t.Fatalf("%v %v", r.Verdict, err)
@@ -73,8 +74,8 @@ func TestDecisionOfASample(t *testing.T) {
 	})
 }
 
-// TestDecisionOfAnExhaustiveSelection: if no node of the sample has a free slot, the nodes that were asked are remembered, the first of them
-// one by one.
+// TestDecisionOfAnExhaustiveSelection: if no node of the sample has a free slot, the nodes that were asked are remembered, the first of
+// them one by one.
 func TestDecisionOfAnExhaustiveSelection(t *testing.T) {
 	t.Parallel()
 	runRemembering(t, func(h *harness, ring *stats.JobRing) {

@@ -29,13 +29,6 @@ var (
 	ErrBusy = errors.New("the node is busy")
 )
 
-// Expired reports whether a context is past its deadline, even if its timer has not fired yet: after a process was
-// suspended, its timers fire concurrently with everything else.
-func Expired(ctx context.Context) bool {
-	ends, ok := ctx.Deadline()
-	return ctx.Err() != nil || ok && !time.Now().Before(ends)
-}
-
 // deliver sends the job to the node that holds it.
 func (j *jobRun) deliver() error {
 	n := j.runner.fleet.Node(j.job.Node)
@@ -62,7 +55,7 @@ func (j *jobRun) deliver() error {
 	ctx, cancel := j.deliveryContext()
 	defer cancel()
 	err := ErrRefused // nothing was sent
-	if !Expired(ctx) {
+	if !run.Expired(ctx) {
 		err = j.runner.transport.Deliver(ctx, n.Declared(), a)
 	}
 	result := deliveryResult(err)

@@ -158,7 +158,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d := &Dispatcher{cfg: &cfg, fleet: fl, metrics: m, calls: newCallGroup(), inFlight: newInFlightTable(), left: make(chan struct{}),
 		drained: make(chan struct{})}
 	d.tasks = run.NewGroup() // jobs outlive the requests that made them
-	d.store = &storeClient{Store: st, reachable: cfg.StoreReachable, metrics: m, log: log}
+	d.store = &storeClient{Store: st, StoreErrors: telemetry.NewStoreErrors(m, log), reachable: cfg.StoreReachable}
 	d.decide = run.NewLimit(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
 	d.tokens = &tokenSource{instance: cfg.Instance}
 	d.Line = newLine(d.cfg, d.store, fl, pk, d.tasks, m, log)

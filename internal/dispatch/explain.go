@@ -76,8 +76,8 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 	}
 	occupancy := make([]store.Occupancy, len(all))
 	if err := s.store.Probe(ctx, ids, occupancy); err != nil {
-		s.store.recordError("probe", err)
-		return Explanation{}, storeError(ctx)
+		s.store.RecordError("probe", err)
+		return Explanation{}, store.CallError(ctx)
 	}
 
 	e := explainer{
@@ -238,30 +238,11 @@ const maxDescribed = 8
 // describeRequirements lists what a job requires of a node, for an error text.
 func describeRequirements(spec *core.Spec) string {
 	src, tgt := spec.Direction.Src, spec.Direction.Tgt
-	parts := append([]string{fmt.Sprintf("semantic(%s)", src), fmt.Sprintf("nmt(%s->%s)", src, tgt)}, extraRequirements(spec)...)
+	parts := append([]string{fmt.Sprintf("semantic(%s)", src), fmt.Sprintf("nmt(%s->%s)", src, tgt)}, spec.ExtraRequirements()...)
 	if more := len(parts) - maxDescribed; more > 0 {
 		parts = append(parts[:maxDescribed], fmt.Sprintf("%d more", more))
 	}
 	return strings.Join(parts, " + ")
-}
-
-// extraRequirements lists what a job requires of a node besides its direction, in order.
-func extraRequirements(spec *core.Spec) []string {
-	var parts []string
-	o := &spec.Options
-	if o.RequireTTS {
-		parts = append(parts, fmt.Sprintf("tts(%s)", spec.Direction.Tgt))
-	}
-	for kind, names := range map[string][]string{"service": o.RequiredServices, "model": o.RequiredModels, "feature": o.Features} {
-		for _, name := range names {
-			parts = append(parts, fmt.Sprintf("%s(%s)", kind, wire.Quote(name)))
-		}
-	}
-	if o.Region != "" {
-		parts = append(parts, fmt.Sprintf("region(%s)", wire.Quote(o.Region)))
-	}
-	slices.Sort(parts)
-	return parts
 }
 
 // listReasons lists reasons with their counts, the most frequent first.

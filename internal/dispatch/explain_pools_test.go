@@ -30,7 +30,8 @@ func (h *harness) divideForExplanations(change func(*core.Pools)) {
 	h.addNode("small-3", 1, declare("", "asr-small"))
 	h.addNode("none-1", 1, declare(""))
 	division := &core.Pools{
-		Defined:   []core.PoolDefinition{{ID: "small", RequiredServices: []string{"asr-small"}}, {ID: "large", RequiredServices: []string{"asr-large@2"}}, {ID: "empty", RequiredServices: []string{"other"}}},
+		Defined: []core.PoolDefinition{{ID: "small", RequiredServices: []string{"asr-small"}},
+			{ID: "large", RequiredServices: []string{"asr-large@2"}}, {ID: "empty", RequiredServices: []string{"other"}}},
 		Overrides: map[core.TenantID]core.PoolID{"acme": "large", "beta": "small"},
 	}
 	change(division)
@@ -70,19 +71,32 @@ func TestExplainShowsPools(t *testing.T) {
 		bound      core.PoolID
 		detail     string
 	}{
-		"any pool":             {tenant: "", want: explained{with(small, eligible), with(large, eligible), with(empty, eligible), with(none, noPool)}, detail: "4 of 4 capable"},
-		"a bound tenant":       {tenant: "acme", want: explained{with(large, eligible), with(small, bound), with(empty, bound), with(none, bound)}, bound: "large", detail: "1 of 1 capable"},
-		"as the tenant sees":   {tenant: "acme", onlyTenant: true, want: explained{with(large, eligible)}, bound: "large", detail: "1 of 1 capable"},
-		"as another sees":      {tenant: "gamma", onlyTenant: true, want: explained{with(small, func(p *dispatch.ExplainedPool) { p.Eligible, p.Nodes = true, 2 }), with(large, eligible)}, detail: "4 of 4 capable"},
-		"a service, core_only": {services: requires, want: explained{with(small, func(p *dispatch.ExplainedPool) { lacking(false)(p); p.Why, p.Service, p.Eligible = "", "", true }), with(large, eligible), with(empty, eligible), with(none, func(p *dispatch.ExplainedPool) { lacking(true)(p); noPool(p); p.Service = "" })}, detail: "1 of 1 capable"},
+		"any pool": {tenant: "",
+			want:   explained{with(small, eligible), with(large, eligible), with(empty, eligible), with(none, noPool)},
+			detail: "4 of 4 capable"},
+		"a bound tenant": {tenant: "acme",
+			want: explained{with(large, eligible), with(small, bound), with(empty, bound), with(none, bound)}, bound: "large",
+			detail: "1 of 1 capable"},
+		"as the tenant sees": {tenant: "acme", onlyTenant: true, want: explained{with(large, eligible)}, bound: "large",
+			detail: "1 of 1 capable"},
+		"as another sees": {tenant: "gamma", onlyTenant: true,
+			want:   explained{with(small, func(p *dispatch.ExplainedPool) { p.Eligible, p.Nodes = true, 2 }), with(large, eligible)},
+			detail: "4 of 4 capable"},
+		"a service, core_only": {services: requires,
+			want: explained{with(small, func(p *dispatch.ExplainedPool) { lacking(false)(p); p.Why, p.Service, p.Eligible = "", "", true }),
+				with(large, eligible), with(empty, eligible),
+				with(none, func(p *dispatch.ExplainedPool) { lacking(true)(p); noPool(p); p.Service = "" })}, detail: "1 of 1 capable"},
 		"a service, all_required": {change: func(p *core.Pools) { p.Scope = core.ScopeAll }, services: requires, want: explained{
-			with(large, eligible), with(small, lacking(true)), with(empty, lacking(true)), with(none, func(p *dispatch.ExplainedPool) { lacking(true)(p); noPool(p); p.Service = "" }),
+			with(large, eligible), with(small, lacking(true)), with(empty, lacking(true)),
+			with(none, func(p *dispatch.ExplainedPool) { lacking(true)(p); noPool(p); p.Service = "" }),
 		}, detail: "1 of 1 capable"},
-		"strict": {change: func(p *core.Pools) { p.Scope, p.Strict = core.ScopeAll, true }, services: []string{"asr-large@2", "asr-small"}, want: explained{
-			with(small, lacking(false)), with(large, func(p *dispatch.ExplainedPool) {
-				p.Why, p.Service, p.Capable, p.Free, p.Reason = dispatch.WhyServiceNotRequired, "asr-small", 0, 0, "service_missing"
-			}), with(empty, lacking(false)), with(none, func(p *dispatch.ExplainedPool) { lacking(false)(p); p.Why, p.Service = dispatch.WhyNoPool, "" }),
-		}, detail: "No node of an eligible pool supports"},
+		"strict": {change: func(p *core.Pools) { p.Scope, p.Strict = core.ScopeAll, true }, services: []string{"asr-large@2", "asr-small"},
+			want: explained{
+				with(small, lacking(false)), with(large, func(p *dispatch.ExplainedPool) {
+					p.Why, p.Service, p.Capable, p.Free, p.Reason = dispatch.WhyServiceNotRequired, "asr-small", 0, 0, "service_missing"
+				}), with(empty, lacking(false)),
+				with(none, func(p *dispatch.ExplainedPool) { lacking(false)(p); p.Why, p.Service = dispatch.WhyNoPool, "" }),
+			}, detail: "No node of an eligible pool supports"},
 	} {
 		runTest(t, func(h *harness) {
 			change := c.change
@@ -133,7 +147,8 @@ func TestExplainAgreesWithDispatch(t *testing.T) {
 		for _, n := range x.Nodes {
 			pools[n.Node.ID] = n.Pool
 		}
-		if diff := cmp.Diff(map[core.NodeID]core.PoolID{"large-1": "large", "small-1": "small", "small-2": "small", "small-3": "small", "none-1": ""}, pools); diff != "" {
+		if diff := cmp.Diff(map[core.NodeID]core.PoolID{"large-1": "large", "small-1": "small", "small-2": "small", "small-3": "small",
+			"none-1": ""}, pools); diff != "" {
 			t.Errorf("the pools of the nodes (-want +got)\n%s", diff)
 		}
 		h.removeNode("large-1")
@@ -154,7 +169,8 @@ func TestExplainedPoolsAreBounded(t *testing.T) {
 			division.Defined = append(division.Defined, core.PoolDefinition{ID: core.PoolID(fmt.Sprint("p", i))})
 		}
 		h.fleet.SetPools(division)
-		x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Tenant = "acme" }), Limit: 10})
+		x, err := h.dispatcher.Explain(h.t.Context(),
+			dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Tenant = "acme" }), Limit: 10})
 		if err != nil || len(x.Pools) != dispatch.MaxExplainedPools || !x.PoolsTruncated || x.Pools[0].ID != "p99" {
 			t.Errorf("%d pools, truncated %t: %v", len(x.Pools), x.PoolsTruncated, err)
 		}
@@ -167,7 +183,8 @@ func TestDecisionsHaveThePool(t *testing.T) {
 	runWith(t, func(c *dispatch.Config) { c.Ring = stats.NewJobRing() }, func(h *harness) {
 		h.divideForExplanations(func(*core.Pools) {})
 		for i, want := range []core.PoolID{"large", "small"} {
-			p := h.dispatch(withRequestID(fmt.Sprint("r", i)), func(s *core.Spec) { s.Options.RequiredServices = []string{"asr-" + string(want)} })
+			p := h.dispatch(withRequestID(fmt.Sprint("r", i)),
+				func(s *core.Spec) { s.Options.RequiredServices = []string{"asr-" + string(want)} })
 			if d := h.dispatcher.Ring().Decisions(p.Job); len(d) != 1 || d[0].Pool != want || h.job(p.Job).Pool.ID != want {
 				t.Errorf("the decisions are %+v, want the pool %s", d, want)
 			}
@@ -177,7 +194,8 @@ func TestDecisionsHaveThePool(t *testing.T) {
 		})
 		h.fleet.Node("large-2").RecordMissedACK(h.fleet.Now()) // chosen only when all nodes are surveyed
 		p := h.dispatch(withRequestID("surveyed"), func(s *core.Spec) { s.Tenant = "acme" })
-		if d := h.dispatcher.Ring().Decisions(p.Job); p.Node != "large-2" || len(d) != 1 || d[0].Pool != "large" || h.job(p.Job).Pool != (core.JobPool{ID: "large", Bound: true}) {
+		if d := h.dispatcher.Ring().Decisions(p.Job); p.Node != "large-2" || len(d) != 1 || d[0].Pool != "large" ||
+			h.job(p.Job).Pool != (core.JobPool{ID: "large", Bound: true}) {
 			t.Errorf("on %s, the decisions are %+v, the pool of the job %+v", p.Node, d, h.job(p.Job).Pool)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -29,7 +30,7 @@ type ExplainedWait struct {
 func (l *Line) explainWait(ctx context.Context, p *ExplainParams, x *Explanation) error {
 	queues, err := l.snapshots.get(ctx)
 	if err != nil {
-		return storeError(ctx)
+		return store.CallError(ctx)
 	}
 	class, pool := newWaitClass(l.fleet, &p.Spec, nil)
 	w := &ExplainedWait{Pool: pool, Place: 1, Estimate: EstimateUnknown}

@@ -30,8 +30,8 @@ func (h *harness) explainWait(maxWait time.Duration, onlyTenant bool, change ...
 	return x
 }
 
-// TestExplainSaysWhatTheWaitWouldBe: place, how many wait, in other classes too, and an estimate when slots were granted. It says that a request
-// could not wait exactly if a dispatch is refused.
+// TestExplainSaysWhatTheWaitWouldBe: place, how many wait, in other classes too, and an estimate when slots were granted. It says that a
+// request could not wait exactly if a dispatch is refused.
 func TestExplainSaysWhatTheWaitWouldBe(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -46,18 +46,21 @@ func TestExplainSaysWhatTheWaitWouldBe(t *testing.T) {
 		busy := h.acknowledge(h.dispatch(withRequestID("busy")))
 		h.dispatch(withRequestID("busy-fr"), french)
 		if x := h.explainWait(0, false); x.Verdict != wire.AllCandidatesFullOrFailed || !cmp.Equal(x.Wait, &dispatch.ExplainedWait{
-			Place: 1, Estimate: dispatch.EstimateUnknown, Detail: "With options.max_wait_ms it would wait as number 1 of its tenant; how long is not known.",
+			Place: 1, Estimate: dispatch.EstimateUnknown,
+			Detail: "With options.max_wait_ms it would wait as number 1 of its tenant; how long is not known.",
 		}) {
 			t.Errorf("nobody waits: %s %+v", x.Verdict, x.Wait)
 		}
 		start := func(id string, change ...func(*core.Spec)) *waitingRequest {
 			return h.startWaiting(h.t.Context(), id, time.Minute, change...)
 		}
-		waiting := []*waitingRequest{start("a-1", ofTenant("acme")), start("a-2", ofTenant("acme")), start("b-1", ofTenant("beta")), start("r-1", ofTenant("beta"), requiring("asr"))}
+		waiting := []*waitingRequest{start("a-1", ofTenant("acme")), start("a-2", ofTenant("acme")), start("b-1", ofTenant("beta")),
+			start("r-1", ofTenant("beta"), requiring("asr"))}
 		start("f-1", ofTenant("beta"), french)
 		want := &dispatch.ExplainedWait{
 			Place: 3, TenantWaiting: 2, Estimate: dispatch.EstimateUnknown, OtherTenants: 1, OtherClasses: 1,
-			Detail: "With options.max_wait_ms it would wait as number 3 of its tenant; how long is not known. Of other tenants, 1 wait for the same. In other classes, 1 wait for some of the same nodes.",
+			Detail: "With options.max_wait_ms it would wait as number 3 of its tenant; how long is not known. Of other tenants, 1 wait " +
+				"for the same. In other classes, 1 wait for some of the same nodes.",
 		}
 		if x := h.explainWait(0, false, ofTenant("acme")); !cmp.Equal(want, x.Wait) {
 			t.Errorf("(-want +got)\n%s", cmp.Diff(want, x.Wait))
@@ -83,7 +86,8 @@ func TestExplainSaysWhatTheWaitWouldBe(t *testing.T) {
 		if x.Verdict != wire.AllCandidatesFullOrFailed || x.Wait.Estimate < time.Second || x.Wait.Refusal != "" {
 			t.Fatalf("%s %+v", x.Verdict, x.Wait)
 		}
-		for wait, code := range map[time.Duration]wire.Code{x.Wait.Estimate - time.Millisecond: wire.CannotBeMet, x.Wait.Estimate + 5*time.Second: wire.AllCandidatesFullOrFailed} {
+		for wait, code := range map[time.Duration]wire.Code{x.Wait.Estimate - time.Millisecond: wire.CannotBeMet,
+			x.Wait.Estimate + 5*time.Second: wire.AllCandidatesFullOrFailed} {
 			got := h.explainWait(wait, false, ofTenant("acme"))
 			if got.Verdict != code || (got.Wait.Refusal == wire.CannotBeMet) != (code == wire.CannotBeMet) {
 				t.Errorf("with a wait of %v: %s %+v", wait, got.Verdict, got.Wait)
@@ -107,7 +111,8 @@ func TestExplainSaysThatTheQueueIsFull(t *testing.T) {
 				x := h.explainWait(time.Minute, false, ofTenant(tenant))
 				one := h.startWaiting(h.t.Context(), fmt.Sprint(tenant, i), time.Minute, ofTenant(tenant))
 				full := one.hasEnded() && one.err.Code == wire.QueueFull
-				if x.Verdict != map[bool]wire.Code{true: wire.QueueFull, false: wire.AllCandidatesFullOrFailed}[full] || (x.Wait.Refusal == wire.QueueFull) != full || full != (i > 0) {
+				if x.Verdict != map[bool]wire.Code{true: wire.QueueFull, false: wire.AllCandidatesFullOrFailed}[full] ||
+					(x.Wait.Refusal == wire.QueueFull) != full || full != (i > 0) {
 					t.Errorf("request %d of %s is refused as full: %t, and explained as %s %+v", i, tenant, full, x.Verdict, x.Wait)
 				}
 			}

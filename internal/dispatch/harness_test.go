@@ -81,7 +81,8 @@ func runWith(t *testing.T, change func(*dispatch.Config), fn func(h *harness)) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(timing)
 		h := &harness{t: t, mem: mem, store: newFaultyStore(mem), fleet: fleet.New(timing.Presence), transport: newFakeTransport()}
-		policy := pick.Policy{SampleK: 20, ScanMax: 512, StaleAfter: timing.Presence, Shuffle: true, CPUMax: .95, GPUMax: .98, MemoryMax: .95}
+		policy := pick.Policy{SampleK: 20, ScanMax: 512, StaleAfter: timing.Presence, Shuffle: true, CPUMax: .95, GPUMax: .98,
+			MemoryMax: .95}
 		cfg := dispatch.Config{
 			Instance: "i-test", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
 			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -245,7 +246,7 @@ func isMissedACK(r core.Reason) bool {
 // blame counts a failed attempt against its node, unless the store has been unavailable during the attempt or not long before: what the
 // node did may not have been recorded.
 func (r *runner) blame(node core.NodeID, d core.Direction, reason core.Reason) {
-	if r.store.sinceError() < r.cfg.AttemptTimeout {
+	if r.store.SinceError() < r.cfg.AttemptTimeout {
 		return
 	}
 	r.cfg.Observer.AttemptEnded(node, d, reason)
@@ -267,7 +268,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 		defer steps.Export(j.trace.Retry(j.job.Token))
 	}
 	renew := time.Now().Add(retryLease / 2)
-	queue := retryWait{run: j, backoff: storeBackoff, since: j.runner.lost.since(j.job.Node)}
+	queue := retryWait{run: j, backoff: telemetry.StoreBackoff, since: j.runner.lost.since(j.job.Node)}
 	defer queue.leave()
 	for repeated := false; ; repeated = true {
 		r := slotRequest{
@@ -392,7 +393,7 @@ func (j *jobRun) failJob(ctx context.Context, f attemptFailure, reason core.Reas
 func (j *jobRun) apply(ctx context.Context, p store.ApplyParams) bool {
 	p.Job, p.Seen = j.job.ID, j.job
 	var applied store.Applied
-	if !j.runner.store.retry(ctx, func() (err error) {
+	if !j.runner.store.Retry(ctx, func() (err error) {
 		began := time.Now()
 		applied, err = j.runner.store.Apply(ctx, p)
 		if err == nil && applied.Outcome == store.NoJob && j.runner.restoreRecord(ctx, j.job.ID) {

@@ -152,7 +152,8 @@ func TestRetryAfterACKTimeout(t *testing.T) {
 		if n := h.inFlight(string(first.Node)); n != 1 {
 			t.Errorf("%d slots of the old node are taken, want 1", n)
 		}
-		if diff := cmp.Diff([]store.ActiveJob{{Job: first.Job, Attempt: 1}}, h.heartbeat(string(first.Node), h.transport.heldBy(string(first.Node)))); diff != "" {
+		if diff := cmp.Diff([]store.ActiveJob{{Job: first.Job, Attempt: 1}},
+			h.heartbeat(string(first.Node), h.transport.heldBy(string(first.Node)))); diff != "" {
 			t.Errorf("cancels (-want +got):\n%s", diff)
 		}
 		wantCode(t, h.ack(first), wire.StaleAttempt)

@@ -183,7 +183,7 @@ func (r *runner) moveJobs(ctx context.Context, id core.NodeID, jobs []*inFlightJ
 	}()
 	refused := make(map[string]bool) // by the class in which a job would wait
 	for _, f := range jobs {
-		if ctx.Err() != nil || r.draining.Load() || !r.isLost(id) || r.store.sinceError() < lostStoreRest {
+		if ctx.Err() != nil || r.draining.Load() || !r.isLost(id) || r.store.SinceError() < lostStoreRest {
 			return
 		}
 		job := f.onNode()
@@ -258,4 +258,4 @@ func (j *jobRun) moveIfFree(ctx context.Context, tried []core.NodeID, lastSign t
 }
 
 // StoreFailedRecently reports whether the store did not answer a moment ago: jobs of lost nodes are not moved then.
-func (d *Dispatcher) StoreFailedRecently() bool { return d.store.sinceError() < lostStoreRest }
+func (d *Dispatcher) StoreFailedRecently() bool { return d.store.SinceError() < lostStoreRest }

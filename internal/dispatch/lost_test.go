@@ -48,8 +48,8 @@ func (h *harness) wantOn(job core.JobID, node core.NodeID, attempt int) {
 // isHeld reports whether a node has a job.
 func isHeld(j *core.Job) bool { return j.State == core.StateDispatched || j.State == core.StateAcked }
 
-// TestJobMovesFromLostNode: 50 ms after a node has lost its connection its job is on another one. The slot that it had stays taken until the
-// node's list shows that it does not have the job, and a late result of the node is refused.
+// TestJobMovesFromLostNode: 50 ms after a node has lost its connection its job is on another one. The slot that it had stays taken until
+// the node's list shows that it does not have the job, and a late result of the node is refused.
 func TestJobMovesFromLostNode(t *testing.T) {
 	t.Parallel()
 	for _, acknowledged := range []bool{true, false} {
@@ -74,7 +74,8 @@ func TestJobMovesFromLostNode(t *testing.T) {
 					t.Errorf("%d deliveries, want 2", n)
 				}
 				var delay dto.Metric
-				if err := h.metrics.MoveDelay.Write(&delay); err != nil || delay.Histogram.GetSampleCount() != 1 || delay.Histogram.GetSampleSum() != 0.05 {
+				if err := h.metrics.MoveDelay.Write(&delay); err != nil || delay.Histogram.GetSampleCount() != 1 ||
+					delay.Histogram.GetSampleSum() != 0.05 {
 					t.Errorf("%v: the delay of the move: %v, want 50 ms", err, delay.Histogram)
 				}
 				if n := h.inFlight("node-a"); n != 1 {
@@ -233,7 +234,8 @@ func TestMoveIsDecidedByTheRecord(t *testing.T) {
 			}
 		}, "node-a", core.StateDone},
 		"the node registers again, with the job": {func(h *harness, p dispatch.Placement) {
-			if err := h.register("node-a", 1, store.Activity{Lists: true, Active: []store.ActiveJob{{Job: p.Job, Attempt: 1}}}); err != nil {
+			if err := h.register("node-a", 1,
+				store.Activity{Lists: true, Active: []store.ActiveJob{{Job: p.Job, Attempt: 1}}}); err != nil {
 				h.t.Error(err)
 			}
 		}, "node-a", core.StateDispatched},
@@ -320,7 +322,8 @@ func TestLostRepliesOfAMove(t *testing.T) {
 	}
 }
 
-// TestJobIsCheckedWhileItMoves: the check of a running job that finds it moved by this instance, which does not know yet that it has, leaves it.
+// TestJobIsCheckedWhileItMoves: the check of a running job that finds it moved by this instance, which does not know yet that it has,
+// leaves it.
 func TestJobIsCheckedWhileItMoves(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -466,7 +469,8 @@ func TestDelayOfASilentNode(t *testing.T) {
 		sleep(50 * time.Millisecond)
 		h.wantOn(p.Job, "node-b", 2)
 		var delay dto.Metric
-		if err := h.metrics.MoveDelay.Write(&delay); err != nil || delay.Histogram.GetSampleCount() != 1 || delay.Histogram.GetSampleSum() != 2.05 {
+		if err := h.metrics.MoveDelay.Write(&delay); err != nil || delay.Histogram.GetSampleCount() != 1 ||
+			delay.Histogram.GetSampleSum() != 2.05 {
 			t.Errorf("%v: the delay of the move: %v, want 2.05 s", err, delay.Histogram)
 		}
 		if err := h.registry.Heard(h.t.Context(), "node-a", h.fleet.Node("node-a").Epoch(), 1); err != nil {

@@ -123,7 +123,7 @@ func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *probeWatc
 	for {
 		select {
 		case <-ctx.Done():
-			return nil, storeError(ctx)
+			return nil, store.CallError(ctx)
 		case <-d.tasks.Context().Done():
 			return nil, wire.Errorf(wire.SchedulerDependencyDown, "this instance stops: GET /v1/jobs/%s of another one has the outcome", id)
 		case <-limit.C:
@@ -137,7 +137,7 @@ func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *probeWatc
 		case err == nil && job.State.Terminal():
 			return job, nil
 		case err != nil && !errors.Is(err, store.ErrNoJob):
-			d.store.recordError("get", err)
+			d.store.RecordError("get", err)
 		case err == nil && w.acked.Load() == 0:
 			if leases, err := d.store.Leases(ctx, leaseOf(job)); err == nil && leases[0].State == core.LeaseRunning {
 				w.acknowledged(time.Now())
@@ -157,7 +157,7 @@ func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
 		case errors.Is(err, store.ErrNoNode):
 			return finding{refusal: wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered", id)}
 		case err != nil:
-			s.store.recordError("node", err)
+			s.store.RecordError("node", err)
 			return finding{refusal: store.Unavailable()}
 		}
 		s.fleet.Update(status) // this instance may have started just now

@@ -113,12 +113,14 @@ func TestProbeNode(t *testing.T) {
 					}
 				})
 				wantProbe(t, out, err, core.StateDone, "")
-				if acked, ended := out.Acknowledged.Sub(out.Delivered), out.Ended.Sub(out.Acknowledged); acked != 30*time.Millisecond || ended != 500*time.Millisecond {
+				if acked, ended := out.Acknowledged.Sub(out.Delivered), out.Ended.Sub(out.Acknowledged); acked != 30*time.Millisecond ||
+					ended != 500*time.Millisecond {
 					t.Errorf("acknowledged after %v, ended after another %v", acked, ended)
 				}
 				h.wantFree("node-a", "node-b")
 				delivered := h.transport.deliveries()
-				if len(delivered) != 1 || delivered[0].NodeID != "node-a" || !delivered[0].Probe || delivered[0].AudioRef != wire.ProbeAudio || delivered[0].SessionID == "" || delivered[0].TimeoutMS != 10_000 {
+				if len(delivered) != 1 || delivered[0].NodeID != "node-a" || !delivered[0].Probe ||
+					delivered[0].AudioRef != wire.ProbeAudio || delivered[0].SessionID == "" || delivered[0].TimeoutMS != 10_000 {
 					t.Errorf("delivered: %+v", delivered)
 				}
 				if now := h.fleet.Node("node-a").SetAsideFor(h.fleet.Now()); aside > 0 && now == 0 || aside == 0 && now > 0 {
@@ -151,7 +153,8 @@ func TestProbeRefused(t *testing.T) {
 		refused(other, wire.PreferredNodeNotCapable, core.ReasonSemanticLang)
 
 		if r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{
-			Lease: core.LeaseRef{Node: "node-a", Job: "j", Attempt: 1, Token: "x.1"}, Epoch: h.fleet.Node("node-a").Epoch(), Revision: h.fleet.Node("node-a").Declared().Revision,
+			Lease: core.LeaseRef{Node: "node-a", Job: "j", Attempt: 1, Token: "x.1"}, Epoch: h.fleet.Node("node-a").Epoch(),
+			Revision: h.fleet.Node("node-a").Declared().Revision,
 		}); err != nil || r.Verdict != store.OK {
 			t.Fatal(r, err)
 		}
@@ -191,10 +194,14 @@ func TestProbeFails(t *testing.T) {
 		"the node refuses":         {delivery: dispatch.ErrRefused, reason: core.ReasonDeliveryRefused, within: time.Second},
 		"the delivery is unknown":  {delivery: errLost, reason: core.ReasonDeliveryUnknown, within: 3 * time.Second},
 		"the node does not answer": {react: func(*harness, dispatch.Placement) {}, reason: core.ReasonACKTimeout, within: 3 * time.Second},
-		"the node fails":           {react: func(h *harness, p dispatch.Placement) { _ = h.fail(p, core.ReasonNodeFailed) }, reason: core.ReasonNodeFailed, within: time.Second},
-		"the node rejects":         {react: func(h *harness, p dispatch.Placement) { _ = h.fail(p, core.ReasonNodeBusy) }, reason: core.ReasonNodeBusy, within: time.Second},
-		"no result comes":          {react: func(h *harness, p dispatch.Placement) { _ = h.ack(p) }, reason: core.ReasonDeadline, within: 11 * time.Second},
-		"an operator cancels it":   {react: func(h *harness, p dispatch.Placement) { _, _, _ = h.dispatcher.Cancel(h.t.Context(), p.Job) }, reason: core.ReasonCancelled, within: time.Second},
+		"the node fails": {react: func(h *harness, p dispatch.Placement) { _ = h.fail(p, core.ReasonNodeFailed) },
+			reason: core.ReasonNodeFailed, within: time.Second},
+		"the node rejects": {react: func(h *harness, p dispatch.Placement) { _ = h.fail(p, core.ReasonNodeBusy) },
+			reason: core.ReasonNodeBusy, within: time.Second},
+		"no result comes": {react: func(h *harness, p dispatch.Placement) { _ = h.ack(p) }, reason: core.ReasonDeadline,
+			within: 11 * time.Second},
+		"an operator cancels it": {react: func(h *harness, p dispatch.Placement) { _, _, _ = h.dispatcher.Cancel(h.t.Context(), p.Job) },
+			reason: core.ReasonCancelled, within: time.Second},
 		"the node registers again": {react: func(h *harness, p dispatch.Placement) {
 			_ = h.ack(p)
 			_ = h.register("node-a", 1, store.Activity{Lists: true})
@@ -323,7 +330,8 @@ func TestProbeThroughAnotherInstance(t *testing.T) {
 	})
 }
 
-// TestProbeOfADeadInstance checks that the probe of an instance that dies is followed to its end by another one, and not given to another node.
+// TestProbeOfADeadInstance checks that the probe of an instance that dies is followed to its end by another one, and not given to another
+// node.
 func TestProbeOfADeadInstance(t *testing.T) {
 	t.Parallel()
 	for _, acknowledged := range []bool{true, false} {
@@ -393,13 +401,15 @@ func TestProbesAreLimited(t *testing.T) {
 			t.Errorf("%d of 40 were refused, want 8", n)
 		}
 		wg.Wait()
-		if out, err := h.probe(probeOf("node-a"), func(p dispatch.Placement) { _ = h.done(p) }); err != nil || out.Job.State != core.StateDone {
+		if out, err := h.probe(probeOf("node-a"), func(p dispatch.Placement) { _ = h.done(p) }); err != nil ||
+			out.Job.State != core.StateDone {
 			t.Errorf("after that: %+v, %v", out, err)
 		}
 	})
 }
 
-// TestProbeTimeoutIsLimited checks that a probe ends with the time of an attempt, when the slot of a node that never lists its jobs is given up.
+// TestProbeTimeoutIsLimited checks that a probe ends with the time of an attempt, when the slot of a node that never lists its jobs is
+// given up.
 func TestProbeTimeoutIsLimited(t *testing.T) {
 	t.Parallel()
 	runProbes(t, func(h *harness) {

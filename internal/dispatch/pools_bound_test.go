@@ -27,8 +27,8 @@ func (h *harness) setAside(id core.NodeID) {
 	h.fleet.Node(id).SetAside(h.fleet.Now() + 1e12)
 }
 
-// TestNodeMovesAfterTheReservation: if a node leaves its pool between the reservation and the record of a job that is bound to the pool, the
-// record names the pool of the tenant, and retries keep to it.
+// TestNodeMovesAfterTheReservation: if a node leaves its pool between the reservation and the record of a job that is bound to the pool,
+// the record names the pool of the tenant, and retries keep to it.
 func TestNodeMovesAfterTheReservation(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*harness, *core.Spec){
@@ -68,8 +68,8 @@ func TestNodeMovesAfterTheReservation(t *testing.T) {
 	}
 }
 
-// TestNewNodeInAnEmptyPool: a job is not refused for lack of capable nodes when one has just registered in a pool that had none, or has just
-// moved to one.
+// TestNewNodeInAnEmptyPool: a job is not refused for lack of capable nodes when one has just registered in a pool that had none, or has
+// just moved to one.
 func TestNewNodeInAnEmptyPool(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(*core.Spec){"bound": ofTenant(boundTenant), "not bound": func(*core.Spec) {}} {

@@ -21,8 +21,8 @@ func near(region string) func(*core.Spec) {
 	return func(s *core.Spec) { s.Options.PreferredRegion = region }
 }
 
-// TestEligiblePoolsAreSurveyedFirst: jobs leave the eligible pools only when none of their nodes has a free slot, also if a sample does not find
-// the few that have one.
+// TestEligiblePoolsAreSurveyedFirst: jobs leave the eligible pools only when none of their nodes has a free slot, also if a sample does not
+// find the few that have one.
 func TestEligiblePoolsAreSurveyedFirst(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -46,8 +46,8 @@ func TestEligiblePoolsAreSurveyedFirst(t *testing.T) {
 	})
 }
 
-// TestRegionWithinPools: the preferred region decides among the eligible pools, and then among the nodes outside of them. An explanation says the
-// same.
+// TestRegionWithinPools: the preferred region decides among the eligible pools, and then among the nodes outside of them. An explanation
+// says the same.
 func TestRegionWithinPools(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -69,7 +69,8 @@ func TestRegionWithinPools(t *testing.T) {
 			got[n.Node.ID] = verdict{n.Fallback, n.Reason}
 		}
 		want := map[core.NodeID]verdict{
-			"pool-eu": {}, "pool-us": {Reason: core.ReasonPreferredRegion}, "none-eu": {Fallback: true}, "none-us": {true, core.ReasonPreferredRegion},
+			"pool-eu": {}, "pool-us": {Reason: core.ReasonPreferredRegion}, "none-eu": {Fallback: true},
+			"none-us": {true, core.ReasonPreferredRegion},
 		}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("explanation (-want +got):\n%s", diff)
@@ -114,8 +115,8 @@ func TestRefusalOfAWaitingRequestCountsOnce(t *testing.T) {
 	})
 }
 
-// TestRetryIsNoRefusal: a retry that waits until a node may have the job again is not counted as a refusal. A request that is refused because
-// all nodes are busy is, once.
+// TestRetryIsNoRefusal: a retry that waits until a node may have the job again is not counted as a refusal. A request that is refused
+// because all nodes are busy is, once.
 func TestRetryIsNoRefusal(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -147,8 +148,8 @@ func TestRetryIsNoRefusal(t *testing.T) {
 	})
 }
 
-// TestOnlyPoolIsNoFallback: a job that gets a slot in the pool that was tried first, or in its only pool, is not counted as one that moved to the
-// next pool, however the node was found.
+// TestOnlyPoolIsNoFallback: a job that gets a slot in the pool that was tried first, or in its only pool, is not counted as one that moved
+// to the next pool, however the node was found.
 func TestOnlyPoolIsNoFallback(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -193,7 +194,8 @@ func TestDedicatedPools(t *testing.T) {
 			tenant := core.TenantID(fmt.Sprint("t", k))
 			d.Defined = append(d.Defined, core.PoolDefinition{ID: core.PoolID(tenant), RequiredServices: []string{"for-" + string(tenant)}})
 			for i := range each {
-				h.addNode(fmt.Sprint(tenant, "-", i), 1000, withServices("for-"+string(tenant)), func(p *nodes.Patch) { p.Tenant = &tenant })
+				h.addNode(fmt.Sprint(tenant, "-", i), 1000, withServices("for-"+string(tenant)),
+					func(p *nodes.Patch) { p.Tenant = &tenant })
 			}
 		}
 		h.fleet.SetPools(d)
@@ -211,8 +213,10 @@ func TestDedicatedPools(t *testing.T) {
 		}
 		counts := h.poolCounts()
 		want := map[string]float64{
-			"selected_total fallback=none outcome=selected pool=shared": float64(400 - own), "attempt_total pool=shared reason= result=ok": float64(400 - own),
-			"selected_total fallback=none outcome=selected pool=t7": float64(own), "attempt_total pool=t7 reason= result=ok": float64(own),
+			"selected_total fallback=none outcome=selected pool=shared": float64(400 - own),
+			"attempt_total pool=shared reason= result=ok":               float64(400 - own),
+			"selected_total fallback=none outcome=selected pool=t7":     float64(own),
+			"attempt_total pool=t7 reason= result=ok":                   float64(own),
 		}
 		if diff := cmp.Diff(want, counts); diff != "" || probes > 0 {
 			t.Errorf("%d exhaustive selections; counts (-want +got):\n%s", probes, diff)

@@ -13,9 +13,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// TestRandomFaultsInPools is TestRandomFaults with capability pools that are defined anew all the time, and nodes that move between them. Each
-// slot that is granted is one on which the job may run by the pools at that moment, and a job whose tenant was bound when it was created is
-// never granted one outside of its pool, and its record names this pool.
+// TestRandomFaultsInPools is TestRandomFaults with capability pools that are defined anew all the time, and nodes that move between them.
+// Each slot that is granted is one on which the job may run by the pools at that moment, and a job whose tenant was bound when it was
+// created is never granted one outside of its pool, and its record names this pool.
 func TestRandomFaultsInPools(t *testing.T) {
 	t.Parallel()
 	for seed := range *chaosSeeds {
@@ -50,7 +50,8 @@ var poolDivisions = []*core.Pools{
 		Overrides: map[core.TenantID]core.PoolID{boundTenant: "gold"},
 	},
 	{
-		Defined:   []core.PoolDefinition{{ID: "gold", RequiredServices: []string{"x", "y"}}, {ID: "silver", RequiredServices: []string{"y"}}, {ID: "bronze"}},
+		Defined: []core.PoolDefinition{{ID: "gold", RequiredServices: []string{"x", "y"}},
+			{ID: "silver", RequiredServices: []string{"y"}}, {ID: "bronze"}},
 		Overrides: map[core.TenantID]core.PoolID{boundTenant: "gold"}, Strict: true, Scope: core.ScopeAll,
 	},
 	{
@@ -109,7 +110,8 @@ func (p *poolChaos) redeclare(ctx context.Context, i int) {
 }
 
 func (p *poolChaos) redeclareNow(id core.NodeID) {
-	_, _ = p.registry.Heartbeat(p.t.Context(), nodes.Heartbeat{Node: id, Patch: nodes.Patch{Services: p.randomServices(0)}}) // the node may be gone, or the store may fail
+	// the node may be gone, or the store may fail
+	_, _ = p.registry.Heartbeat(p.t.Context(), nodes.Heartbeat{Node: id, Patch: nodes.Patch{Services: p.randomServices(0)}})
 }
 
 // reserved checks a slot that was granted. Some nodes change right after that, before the job has a record.
@@ -156,7 +158,8 @@ func (p *poolChaos) check(r store.ReserveParams, v store.Verdict) {
 		}
 	}
 	if !allowed {
-		p.t.Errorf("attempt %d of job %s (tenant %q, pool %+v) got a slot of %s with the services %v", r.Lease.Attempt, r.Lease.Job, spec.Tenant, spec.Pool,
+		p.t.Errorf("attempt %d of job %s (tenant %q, pool %+v) got a slot of %s with the services %v", r.Lease.Attempt, r.Lease.Job,
+			spec.Tenant, spec.Pool,
 			r.Lease.Node, status.Node.Capability.Services)
 	}
 	if p.checked == nil {

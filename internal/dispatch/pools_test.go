@@ -99,7 +99,8 @@ func TestTenantRunsInItsPool(t *testing.T) {
 	})
 }
 
-// TestPoolWithoutCapableNode: a bound tenant whose pool has no node for the direction is refused, and the metric says which service is missing.
+// TestPoolWithoutCapableNode: a bound tenant whose pool has no node for the direction is refused, and the metric says which service is
+// missing.
 func TestPoolWithoutCapableNode(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -111,7 +112,8 @@ func TestPoolWithoutCapableNode(t *testing.T) {
 			t.Errorf("%s %v, want %s with %v", e.Code, e.Reasons, wire.NoCapableNode, want)
 		}
 		want := map[string]float64{
-			"selected_total fallback=none outcome=refused pool=gold": 1, "attempt_total pool=gold reason=missing_core_nmt_installed result=failed": 1,
+			"selected_total fallback=none outcome=refused pool=gold":                  1,
+			"attempt_total pool=gold reason=missing_core_nmt_installed result=failed": 1,
 		}
 		if diff := cmp.Diff(want, h.poolCounts()); diff != "" {
 			t.Errorf("counts (-want +got):\n%s", diff)
@@ -119,8 +121,8 @@ func TestPoolWithoutCapableNode(t *testing.T) {
 	})
 }
 
-// TestFallback: a job that finds no slot in its first pool gets one in another, and at last on a node without a pool; if pools are strict, it
-// is refused instead.
+// TestFallback: a job that finds no slot in its first pool gets one in another, and at last on a node without a pool; if pools are strict,
+// it is refused instead.
 func TestFallback(t *testing.T) {
 	t.Parallel()
 	for _, strict := range []bool{false, true} {
@@ -137,7 +139,8 @@ func TestFallback(t *testing.T) {
 				}
 				if strict {
 					e := h.dispatchRefused(withRequestID("3"))
-					if want := map[string]int{"FULL": 2, "OTHER_POOL": 1}; e.Code != wire.AllCandidatesFullOrFailed || !cmp.Equal(e.Reasons, want) {
+					if want := map[string]int{"FULL": 2, "OTHER_POOL": 1}; e.Code != wire.AllCandidatesFullOrFailed ||
+						!cmp.Equal(e.Reasons, want) {
 						t.Errorf("%s %v, want it to be refused with %v", e.Code, e.Reasons, want)
 					}
 					return
@@ -155,8 +158,8 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// TestEligiblePools: with the scope all_required, only pools that require the services of a job are eligible. If there is none, strict pools
-// refuse the job although a node could do it.
+// TestEligiblePools: with the scope all_required, only pools that require the services of a job are eligible. If there is none, strict
+// pools refuse the job although a node could do it.
 func TestEligiblePools(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -210,8 +213,8 @@ func TestPreferredNodeOutsideItsPool(t *testing.T) {
 	})
 }
 
-// TestBoundJobKeepsItsPool: a job that was bound when it was created is retried in its pool only, also if its tenant is bound to another pool
-// meanwhile, or there are no pools any more.
+// TestBoundJobKeepsItsPool: a job that was bound when it was created is retried in its pool only, also if its tenant is bound to another
+// pool meanwhile, or there are no pools any more.
 func TestBoundJobKeepsItsPool(t *testing.T) {
 	t.Parallel()
 	for name, division := range map[string]*core.Pools{
@@ -249,7 +252,8 @@ func TestBoundJobKeepsItsPool(t *testing.T) {
 	}
 }
 
-// TestNodeLeavesItsPoolUnseen: a node that has left its pool, of which this instance does not know yet, gets no job that is bound to the pool.
+// TestNodeLeavesItsPoolUnseen: a node that has left its pool, of which this instance does not know yet, gets no job that is bound to the
+// pool.
 func TestNodeLeavesItsPoolUnseen(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -264,7 +268,8 @@ func TestNodeLeavesItsPoolUnseen(t *testing.T) {
 		next := *status.Node
 		next.Capability.Services = []core.Service{{ID: "y", Status: core.ServiceReady}}
 		next.Supersede(status.Node)
-		if _, err := h.mem.Heartbeat(t.Context(), store.HeartbeatParams{Node: "g", Epoch: status.Node.Epoch, Known: status.Node, Declared: &next}); err != nil {
+		if _, err := h.mem.Heartbeat(t.Context(),
+			store.HeartbeatParams{Node: "g", Epoch: status.Node.Epoch, Known: status.Node, Declared: &next}); err != nil {
 			t.Fatal(err)
 		}
 		e := h.dispatchRefused(withRequestID("after"), ofTenant(boundTenant))
@@ -311,8 +316,8 @@ func TestSessionAffinity(t *testing.T) {
 	})
 }
 
-// TestPreferredRegion: a job goes to a node of its preferred region while one of them has room, however few they are, and then to any other.
-// An explanation shows which nodes come last for that reason.
+// TestPreferredRegion: a job goes to a node of its preferred region while one of them has room, however few they are, and then to any
+// other. An explanation shows which nodes come last for that reason.
 func TestPreferredRegion(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -344,8 +349,8 @@ func TestPreferredRegion(t *testing.T) {
 	})
 }
 
-// TestPoolsChangeDuringASelection: a selection whose indexes were closed meanwhile begins again, and does not refuse the job because it finds
-// nobody in them.
+// TestPoolsChangeDuringASelection: a selection whose indexes were closed meanwhile begins again, and does not refuse the job because it
+// finds nobody in them.
 func TestPoolsChangeDuringASelection(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {

@@ -37,7 +37,8 @@ func (c *fakeProbe) probe(nodes []core.NodeID, into []store.Occupancy) error {
 func TestProbesAreBatched(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c := &fakeProbe{gate: make(chan struct{}), occupancy: map[core.NodeID]store.Occupancy{"a": {Max: 4, Running: 1}, "b": {Max: 1, Running: 1}}}
+		c := &fakeProbe{gate: make(chan struct{}),
+			occupancy: map[core.NodeID]store.Occupancy{"a": {Max: 4, Running: 1}, "b": {Max: 1, Running: 1}}}
 		l := newProber(func(fn func()) { go fn() }, c.probe)
 		var all sync.WaitGroup
 		var claimed, wrong atomic.Int64

@@ -46,7 +46,7 @@ func (c *Reconciler) moveInBackground(leases []core.Lease, kind string, f attemp
 		c.count(kind)
 		c.runner.tasks.Go(func(ctx context.Context) {
 			if _, err := c.moveJob(ctx, l, f); err != nil {
-				c.store.recordError(kind, err) // the next heartbeat returns the lease again
+				c.store.RecordError(kind, err) // the next heartbeat returns the lease again
 			}
 		})
 	}
@@ -158,7 +158,7 @@ func (c *Reconciler) ResolveStrays(ctx context.Context, epoch core.Epoch, leases
 		case errors.Is(err, store.ErrNoJob) && young:
 			continue
 		case err != nil && !errors.Is(err, store.ErrNoJob):
-			c.store.recordError(kindStray, err)
+			c.store.RecordError(kindStray, err)
 			continue
 		}
 		c.count(kindStray)
@@ -168,7 +168,7 @@ func (c *Reconciler) ResolveStrays(ctx context.Context, epoch core.Epoch, leases
 			continue
 		}
 		if err := c.store.Revoke(ctx, l.LeaseRef); err != nil {
-			c.store.recordError(kindStray, err)
+			c.store.RecordError(kindStray, err)
 			continue
 		}
 		stop = append(stop, store.ActiveJob{Job: l.Job, Attempt: l.Attempt})
@@ -181,7 +181,7 @@ func (c *Reconciler) rebind(ctx context.Context, epoch core.Epoch, l *core.Lease
 	applied, err := c.store.Apply(ctx, rebindParams(epoch, l))
 	switch {
 	case err != nil:
-		c.store.recordError("rebind", err)
+		c.store.RecordError("rebind", err)
 	case applied.Outcome.Stands():
 		c.count(kindRebound)
 		if f := c.runner.inFlight.get(l.Job); f != nil {
@@ -205,7 +205,7 @@ func (c *Reconciler) RestoreRecords() {
 		var jobs []core.JobID
 		c.runner.inFlight.each(func(f *inFlightJob) { jobs = append(jobs, f.id) })
 		run.ForEach(takeoverWorkers, jobs, func(id core.JobID) {
-			c.store.retry(ctx, func() error {
+			c.store.Retry(ctx, func() error {
 				_, err := c.store.Get(ctx, id)
 				if errors.Is(err, store.ErrNoJob) {
 					c.runner.restoreRecord(ctx, id)
@@ -224,8 +224,8 @@ func (c *Reconciler) RebindJobs(ctx context.Context, epoch core.Epoch, leases []
 	for _, l := range leases {
 		applied, err := c.store.Apply(ctx, rebindParams(epoch, &l))
 		if err != nil {
-			c.store.recordError("rebind", err)
-			return nil, storeError(ctx)
+			c.store.RecordError("rebind", err)
+			return nil, store.CallError(ctx)
 		}
 		if applied.Outcome.Stands() && applied.Job.Token == l.Token {
 			c.count(kindRebound)
@@ -235,8 +235,8 @@ func (c *Reconciler) RebindJobs(ctx context.Context, epoch core.Epoch, leases []
 			continue
 		}
 		if err := c.store.Revoke(ctx, l.LeaseRef); err != nil {
-			c.store.recordError("rebind", err)
-			return nil, storeError(ctx)
+			c.store.RecordError("rebind", err)
+			return nil, store.CallError(ctx)
 		}
 		stop = append(stop, store.ActiveJob{Job: l.Job, Attempt: l.Attempt})
 	}
@@ -322,7 +322,7 @@ func (c *Reconciler) moveWhenRetryExpires(ctx context.Context, l core.Lease, job
 			_, err = c.moveJob(ctx, l, attemptFailure{reason: job.Reason})
 		}
 		if err != nil {
-			c.store.recordError(kindTakeover, err)
+			c.store.RecordError(kindTakeover, err)
 		}
 	}
 }

@@ -329,7 +329,8 @@ func TestOnlyMovedJobsAreLogged(t *testing.T) {
 		h.stopFollower() // the test calls MoveJobsOfSilent itself
 		var log bytes.Buffer
 		instance := func(id core.InstanceID) *nodes.Registry {
-			return nodes.New(nodes.Config{Instance: id, Presence: timing.Presence}, h.store, h.fleet, h.dispatcher, h.metrics, slog.New(slog.NewTextHandler(&log, nil)))
+			return nodes.New(nodes.Config{Instance: id, Presence: timing.Presence}, h.store, h.fleet, h.dispatcher, h.metrics,
+				slog.New(slog.NewTextHandler(&log, nil)))
 		}
 		first, second := instance("i-1"), instance("i-2")
 		h.addNode("node-a", 1)

@@ -7,8 +7,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
-// TestFreeNodeOutsideAFullRegion: the only free node gets the job although it is of another region than the preferred one, which has more nodes
-// than a selection probes.
+// TestFreeNodeOutsideAFullRegion: the only free node gets the job although it is of another region than the preferred one, which has more
+// nodes than a selection probes.
 func TestFreeNodeOutsideAFullRegion(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {

@@ -130,7 +130,7 @@ func (p *Reports) restoreLease(ctx context.Context, r *Report, known *core.Job) 
 		_, err = p.store.Commit(ctx, leaseOf(job))
 	}
 	if err != nil {
-		p.store.recordError("recommit", err) // the node's next list restores the slot
+		p.store.RecordError("recommit", err) // the node's next list restores the slot
 	}
 	return nil
 }
@@ -296,8 +296,8 @@ func (p *Reports) readFailed(ctx context.Context, message string, r *Report, err
 			return p.fence(message, r, store.NoJob, nil)
 		}
 	}
-	p.store.recordError(message, err)
-	return storeError(ctx)
+	p.store.RecordError(message, err)
+	return store.CallError(ctx)
 }
 
 // fence refuses a message from a node that does not hold the job. The job does not change; but the message says that the node

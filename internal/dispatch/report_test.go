@@ -132,7 +132,8 @@ func TestRetryOutlivesEmptiedStore(t *testing.T) {
 		h.addNode("node-a", 1)
 		p := h.acknowledge(h.dispatch())
 		for range 5 { // each changes the record
-			if err := h.register("node-a", 1, store.Activity{Lists: true, Active: []store.ActiveJob{{Job: p.Job, Attempt: 1}}}); err != nil {
+			if err := h.register("node-a", 1,
+				store.Activity{Lists: true, Active: []store.ActiveJob{{Job: p.Job, Attempt: 1}}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -151,7 +152,8 @@ func TestRetryOutlivesEmptiedStore(t *testing.T) {
 		h.addNode("node-c", 1)
 		h.advance(3*time.Second, "node-c")
 		moved := h.placementOf(p.Job)
-		if moved.Node != "node-c" || !slices.ContainsFunc(h.transport.delivered, func(a wire.Assignment) bool { return a.NodeID == "node-c" && a.JobID == string(p.Job) }) {
+		if moved.Node != "node-c" || !slices.ContainsFunc(h.transport.delivered,
+			func(a wire.Assignment) bool { return a.NodeID == "node-c" && a.JobID == string(p.Job) }) {
 			t.Fatalf("placed at %+v, delivered %+v", moved, h.transport.delivered)
 		}
 		if err := h.done(moved); err != nil {
@@ -365,7 +367,8 @@ func TestUnavailableReportRetriesJobWithoutMark(t *testing.T) {
 		first := h.dispatch()
 		h.addNode("b", 4)
 		h.store.failNext(true, "mark", 1)
-		if err := h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "s", Job: first.Job, Attempt: 1}); err != nil {
+		if err := h.registry.ReportUnavailable(t.Context(),
+			nodes.Unavailable{Node: "a", Service: "s", Job: first.Job, Attempt: 1}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

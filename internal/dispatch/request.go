@@ -185,7 +185,7 @@ func (d *Dispatcher) create(ctx context.Context, fingerprint string, r *Request,
 	})
 	step.End(storeFailure(err))
 	if err != nil {
-		d.store.recordError("create", err)
+		d.store.RecordError("create", err)
 		d.failUncertain(reserved, r.counted)
 		r.counted = nil
 		return nil, false, store.Unavailable()
@@ -203,7 +203,7 @@ func (d *Dispatcher) refuse(ctx context.Context, id core.JobID, fingerprint stri
 	case err == nil && !job.Refused():
 		return placementOf(job, fingerprint)
 	case err != nil && !errors.Is(err, store.ErrNoJob):
-		d.store.recordError("get", err)
+		d.store.RecordError("get", err)
 		return Placement{}, store.Unavailable()
 	}
 	return Placement{}, refusal
@@ -216,7 +216,7 @@ func (d *Dispatcher) failUncertain(r reservation, counted *admission) {
 	d.tasks.Go(func(ctx context.Context) {
 		ctx, cancel := context.WithTimeout(ctx, d.cfg.JobTimeout)
 		defer cancel()
-		known := d.store.retry(ctx, func() error {
+		known := d.store.Retry(ctx, func() error {
 			_, err := d.store.Apply(ctx, store.ApplyParams{
 				Job: r.lease.Job, Event: core.EventFail, Reason: core.ReasonDependencyDown, AnyHolder: true, HeldToken: r.lease.Token,
 			})
@@ -275,8 +275,8 @@ func (d *Dispatcher) Abandon(ctx context.Context, id core.JobID, reason core.Rea
 		return false, nil
 	case !ended:
 		if err := d.runner.reportOutcome(ctx, job, time.Time{}); err != nil {
-			d.store.recordError("outcome", err)
-			return true, storeError(ctx)
+			d.store.RecordError("outcome", err)
+			return true, store.CallError(ctx)
 		}
 	}
 	return true, nil
@@ -289,8 +289,8 @@ func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event
 	})
 	switch {
 	case err != nil:
-		d.store.recordError("stop", err)
-		return nil, false, storeError(ctx)
+		d.store.RecordError("stop", err)
+		return nil, false, store.CallError(ctx)
 	case applied.Outcome == store.NoJob:
 		return nil, false, UnknownJob(id)
 	}
@@ -298,8 +298,8 @@ func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event
 		d.runner.traceOutcome(&applied)
 		d.runner.jobEnded(&applied)
 		if err := d.runner.reportOutcome(ctx, applied.Job, time.Time{}); err != nil {
-			d.store.recordError("outcome", err)
-			return nil, false, storeError(ctx) // the slot stays taken until the outcome was reported
+			d.store.RecordError("outcome", err)
+			return nil, false, store.CallError(ctx) // the slot stays taken until the outcome was reported
 		}
 		d.slots.releaseOrRevoke(applied.Job, false)
 	}
@@ -317,8 +317,8 @@ func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (*core.Job, error) 
 		if errors.Is(err, store.ErrNoJob) {
 			return nil, UnknownJob(id)
 		}
-		d.store.recordError("get", err)
-		return nil, storeError(ctx)
+		d.store.RecordError("get", err)
+		return nil, store.CallError(ctx)
 	}
 	jobs := []*core.Job{job}
 	if err := d.setAcked(ctx, jobs); err != nil {
@@ -335,8 +335,8 @@ func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job,
 	}
 	jobs, err := d.store.List(ctx, p)
 	if err != nil {
-		d.store.recordError("list", err)
-		return nil, storeError(ctx)
+		d.store.RecordError("list", err)
+		return nil, store.CallError(ctx)
 	}
 	if err := d.setAcked(ctx, jobs); err != nil {
 		return nil, err
@@ -377,8 +377,8 @@ func (d *Dispatcher) setAcked(ctx context.Context, jobs []*core.Job) error {
 	}
 	leases, err := d.store.Leases(ctx, refs...)
 	if err != nil {
-		d.store.recordError("lease", err)
-		return storeError(ctx)
+		d.store.RecordError("lease", err)
+		return store.CallError(ctx)
 	}
 	for i, job := range jobs {
 		if job.State != core.StateDispatched {
@@ -404,12 +404,4 @@ func mismatchError(id core.JobID) *wire.Error {
 		Code: wire.RequestMismatch, Field: "request_id", JobID: string(id),
 		Detail: "request_id: it was used before with other content; use a new one, or send the same content",
 	}
-}
-
-// storeError is the error after a store operation failed: the caller's own deadline, or the store.
-func storeError(ctx context.Context) *wire.Error {
-	if ctx.Err() != nil {
-		return wire.Errorf(wire.DeadlineExceeded, "the request ended before it was decided")
-	}
-	return store.Unavailable()
 }

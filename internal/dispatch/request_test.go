@@ -228,7 +228,8 @@ func TestExistingRecordAnswersInsteadOfRefusal(t *testing.T) {
 	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		first := h.dispatch()
-		other := dispatch.New(dispatch.Config{Instance: "i-other", DecideWithin: time.Second, ACKTimeout: time.Second, AttemptTimeout: timing.Attempt, JobTimeout: timing.Job},
+		other := dispatch.New(dispatch.Config{Instance: "i-other", DecideWithin: time.Second, ACKTimeout: time.Second,
+			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job},
 			h.store, h.fleet, h.picker, h.transport, nil, h.metrics, h.log)
 		defer other.Close()
 		// The other instance finds no free slot, but the job exists.

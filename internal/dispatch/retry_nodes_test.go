@@ -99,7 +99,8 @@ func TestRetryOnOnlyUsableNode(t *testing.T) {
 				synctest.Wait()
 				job := h.job(p.Job)
 				if again := job.State == core.StateDispatched && job.Node == "b" && job.Attempt == 2; again == c.waits {
-					t.Errorf("%s on %s in attempt %d, 200 ms after b failed; want it to wait for a: %v", job.State, job.Node, job.Attempt, c.waits)
+					t.Errorf("%s on %s in attempt %d, 200 ms after b failed; want it to wait for a: %v", job.State, job.Node, job.Attempt,
+						c.waits)
 				}
 			})
 		})
@@ -176,7 +177,8 @@ func TestRefusedDeliveryRefusesWaitingCaller(t *testing.T) {
 		}
 		_, err := place()
 		var refused *wire.Error
-		if !errors.As(err, &refused) || refused.Code != wire.AllCandidatesFullOrFailed || refused.Reasons[string(core.ReasonDeliveryRefused)] != 1 {
+		if !errors.As(err, &refused) || refused.Code != wire.AllCandidatesFullOrFailed ||
+			refused.Reasons[string(core.ReasonDeliveryRefused)] != 1 {
 			t.Fatalf("dispatch: %v; want a refusal for DELIVERY_REFUSED", err)
 		}
 		if took := time.Since(began); took > time.Second {

@@ -173,10 +173,10 @@ func (r *runner) moveAfterTimeout(ctx context.Context, f *inFlightJob, job *core
 func (r *runner) acknowledged(ctx context.Context, job *core.Job) (acknowledged, known bool) {
 	leases, err := r.store.Leases(ctx, leaseOf(job))
 	if err != nil {
-		r.store.recordError("lease", err)
+		r.store.RecordError("lease", err)
 		return false, false
 	}
-	return leases[0].State == core.LeaseRunning, r.store.sinceError() >= r.cfg.ACKTimeout
+	return leases[0].State == core.LeaseRunning, r.store.SinceError() >= r.cfg.ACKTimeout
 }
 
 // reportOutcome passes the outcome of a job of a session on, with the time at which the node's result was received, if one was.
@@ -190,7 +190,7 @@ func (r *runner) reportOutcome(ctx context.Context, job *core.Job, received time
 // retryReportOutcome passes the outcome on with retries. It returns false if the context ended first: then the job's slot
 // stays taken, and the instance that finds the lease reports the outcome.
 func (r *runner) retryReportOutcome(ctx context.Context, job *core.Job) bool {
-	return r.store.retry(ctx, func() error { return r.reportOutcome(ctx, job, time.Time{}) })
+	return r.store.Retry(ctx, func() error { return r.reportOutcome(ctx, job, time.Time{}) })
 }
 
 // jobEnded removes a job that has ended from the table, and counts and logs its outcome if this step decided it.
@@ -261,7 +261,7 @@ func (r *runner) restoreRecord(ctx context.Context, id core.JobID) bool {
 	job := f.record()
 	holder, err := r.currentHolder(ctx, job)
 	if err != nil {
-		r.store.recordError("restore", err)
+		r.store.RecordError("restore", err)
 		return false
 	}
 	r.metrics.StoreLost.WithLabelValues(lostRecord).Inc()
@@ -271,7 +271,7 @@ func (r *runner) restoreRecord(ctx context.Context, id core.JobID) bool {
 		ID: id, Spec: job.Spec, Fingerprint: job.Fingerprint, Holder: holder, Token: job.Token, Timeout: left,
 	})
 	if err != nil {
-		r.store.recordError("restore", err)
+		r.store.RecordError("restore", err)
 		return false
 	}
 	if job.State != core.StateRetrying {
@@ -282,7 +282,7 @@ func (r *runner) restoreRecord(ctx context.Context, id core.JobID) bool {
 		Job: id, Event: core.EventRetry, Holder: job.Holder, Owner: job.Owner, RetryFor: retryLease, Reason: job.Reason, Detail: job.Detail,
 	})
 	if err != nil {
-		r.store.recordError("restore", err)
+		r.store.RecordError("restore", err)
 		return false
 	}
 	f.setRebound(applied.Job) // the versions of the new record are lower than those of the lost one

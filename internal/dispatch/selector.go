@@ -41,7 +41,7 @@ func newSelector(
 		func(nodes []core.NodeID, into []store.Occupancy) error {
 			err := st.Probe(decide.Context(), nodes, into)
 			if err != nil {
-				st.recordError("probe", err)
+				st.RecordError("probe", err)
 			}
 			return err
 		})
@@ -246,7 +246,7 @@ func (s *selector) selectPreferred(ctx context.Context, x *search) (reservation,
 		silent, err := s.store.Node(ctx, id)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNoNode):
-			s.store.recordError("node", err)
+			s.store.RecordError("node", err)
 			return reservation{}, false, store.Unavailable()
 		case r.requirePreferred() && (err != nil || !silent.Node.Serves(r.spec.Tenant)):
 			return reservation{}, false, unknownPreferred(id)
@@ -369,7 +369,7 @@ func (s *selector) askLedger(ctx context.Context, p store.ReserveParams, n *flee
 		n.EndJob()
 	}
 	if err != nil {
-		s.store.recordError("reserve", err)
+		s.store.RecordError("reserve", err)
 		return reply, err
 	}
 	if p.Probe { // it is not counted, and may use slots that other jobs may not: the reply does not say how many these have

@@ -62,7 +62,8 @@ func TestExplainFindsPreferredNodeBeyondItsLimit(t *testing.T) {
 		for i := range 12 {
 			h.addNode(fmt.Sprintf("node-%02d", i), 1)
 		}
-		x, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Options.PreferredNode = "node-11" }), Limit: 10})
+		x, err := h.dispatcher.Explain(h.t.Context(),
+			dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Options.PreferredNode = "node-11" }), Limit: 10})
 		if err != nil || x.Verdict != "" || !x.Truncated {
 			t.Errorf("verdict %q %q truncated %v, %v", x.Verdict, x.Detail, x.Truncated, err)
 		}
@@ -92,7 +93,8 @@ func TestSilentNodeIsStaleNotIncapable(t *testing.T) {
 	})
 }
 
-// TestOutageIsNamed: while the store takes no writes no heartbeat is recorded, so that every node looks silent. The refusals name the store.
+// TestOutageIsNamed: while the store takes no writes no heartbeat is recorded, so that every node looks silent. The refusals name the
+// store.
 func TestOutageIsNamed(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
@@ -134,7 +136,8 @@ func TestManyRefusalsShareProbes(t *testing.T) {
 		var refused atomic.Int64
 		for i := range requests {
 			all.Go(func() {
-				_, err := d.Dispatch(t.Context(), dispatch.Request{Spec: spec(func(s *core.Spec) { s.Request = core.RequestID(fmt.Sprint("more", i)) })})
+				_, err := d.Dispatch(t.Context(),
+					dispatch.Request{Spec: spec(func(s *core.Spec) { s.Request = core.RequestID(fmt.Sprint("more", i)) })})
 				if err != nil {
 					refused.Add(1)
 				}
@@ -172,7 +175,8 @@ func TestSlotsBeingReservedAreNotChosen(t *testing.T) {
 		}
 		for n := range h.fleet.All() {
 			if inFlight, _ := h.fleet.InFlight(n, h.fleet.Now()); inFlight != slots || h.fleet.Utilization(n, h.fleet.Now()) != 1 {
-				t.Errorf("%s has %d jobs in flight, utilization %v, after the store has answered", n.ID(), inFlight, h.fleet.Utilization(n, h.fleet.Now()))
+				t.Errorf("%s has %d jobs in flight, utilization %v, after the store has answered", n.ID(), inFlight,
+					h.fleet.Utilization(n, h.fleet.Now()))
 			}
 		}
 	})

@@ -82,14 +82,14 @@ type MissedACK struct {
 // wasAnswered reports whether the node of an attempt may have acknowledged it all the same: a node with a connection may send its reports
 // over HTTP, to any instance. While the store was unavailable, or was so recently, nothing is asked, because nothing counts.
 func (r *runner) wasAnswered(m *MissedACK) bool {
-	if r.store.sinceError() < r.cfg.AttemptTimeout {
+	if r.store.SinceError() < r.cfg.AttemptTimeout {
 		return true
 	}
 	ctx := r.decide.Context()
 	job, err := r.store.Get(ctx, m.Job)
 	if err != nil {
 		if !errors.Is(err, store.ErrNoJob) {
-			r.store.recordError("get", err)
+			r.store.RecordError("get", err)
 		}
 		return true
 	}

@@ -2,11 +2,9 @@ package dispatch
 
 import (
 	"context"
-	"log/slog"
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -15,38 +13,11 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// storeBackoff is the backoff between two tries of a store operation, and between two selections for one job.
-var storeBackoff = run.Backoff{Min: 20 * time.Millisecond, Max: 500 * time.Millisecond}
-
 // storeClient is the store, with its errors counted and logged.
 type storeClient struct {
 	Store
+	*telemetry.StoreErrors
 	reachable func() bool
-	metrics   *telemetry.Metrics
-	log       *slog.Logger
-
-	lastError atomic.Int64 // Unix nanoseconds
-}
-
-// recordError counts and logs a store operation that failed.
-func (s *storeClient) recordError(operation string, err error) {
-	s.lastError.Store(time.Now().UnixNano())
-	s.metrics.StoreErrors.WithLabelValues(operation).Inc()
-	s.log.Warn("the store did not answer", "operation", operation, "error", err)
-}
-
-// sinceError returns the time since an operation last failed.
-func (s *storeClient) sinceError() time.Duration { return time.Since(time.Unix(0, s.lastError.Load())) }
-
-// retry repeats an idempotent operation until it succeeds. It returns false if the context ended first.
-func (s *storeClient) retry(ctx context.Context, operation func() error) bool {
-	return storeBackoff.Retry(ctx, func() error {
-		err := operation()
-		if err != nil {
-			s.recordError("persist", err)
-		}
-		return err
-	})
 }
 
 // slots gives slots back: it releases and revokes leases. No caller waits for a repeat: if the store does not answer at
@@ -66,9 +37,9 @@ func (s *slots) release(lease core.LeaseRef, n *fleet.Node, park bool) {
 		p.Handle = n.Handle()
 	}
 	if err := s.tryRelease(s.tasks.Context(), p, n); err != nil {
-		s.store.recordError("release", err)
+		s.store.RecordError("release", err)
 		s.tasks.Go(func(ctx context.Context) {
-			s.store.retry(ctx, func() error { return s.tryRelease(ctx, p, n) })
+			s.store.Retry(ctx, func() error { return s.tryRelease(ctx, p, n) })
 		})
 	}
 }
@@ -78,9 +49,9 @@ func (s *slots) release(lease core.LeaseRef, n *fleet.Node, park bool) {
 func (s *slots) releaseUncertain(lease core.LeaseRef, n *fleet.Node) {
 	p := store.ReleaseParams{Lease: lease, Handle: n.Handle()}
 	if err := s.store.Release(s.tasks.Context(), p); err != nil {
-		s.store.recordError("release", err)
+		s.store.RecordError("release", err)
 		s.tasks.Go(func(ctx context.Context) {
-			s.store.retry(ctx, func() error { return s.store.Release(ctx, p) })
+			s.store.Retry(ctx, func() error { return s.store.Release(ctx, p) })
 		})
 	}
 }
@@ -108,9 +79,9 @@ func (s *slots) releaseOrRevoke(old *core.Job, confirmed bool) {
 		return
 	}
 	if err := s.store.Revoke(s.tasks.Context(), lease); err != nil {
-		s.store.recordError("revoke", err)
+		s.store.RecordError("revoke", err)
 		s.tasks.Go(func(ctx context.Context) {
-			s.store.retry(ctx, func() error { return s.store.Revoke(ctx, lease) })
+			s.store.Retry(ctx, func() error { return s.store.Revoke(ctx, lease) })
 		})
 	}
 	s.transport.Cancel(s.tasks.Context(), lease.Node, lease.Job, lease.Attempt)

@@ -28,7 +28,7 @@ func (s *spreader) prepare(ctx context.Context, r *Request) (previous core.NodeI
 	if s.isStored(&r.Spec) {
 		var err error
 		if previous, err = s.store.LastNode(ctx, r.SessionRef().SessionKey); err != nil {
-			s.store.recordError("last_node", err) // the job is not spread; the reservation shows whether the store is available
+			s.store.RecordError("last_node", err) // the job is not spread; the reservation shows whether the store is available
 		}
 		avoid = true // it expires in the store
 	}
@@ -44,7 +44,7 @@ func (s *spreader) delivered(ctx context.Context, job *core.Job) {
 		return
 	}
 	if err := s.store.SetLastNode(ctx, job.SessionRef().SessionKey, job.Node, s.window); err != nil {
-		s.store.recordError("last_node", err)
+		s.store.RecordError("last_node", err)
 	}
 }
 

@@ -56,7 +56,8 @@ func TestJobsAreSpreadOverInstances(t *testing.T) {
 		time.Sleep(31 * time.Second) // the window
 		h.heartbeat("node-a", nil)
 		h.heartbeat("node-b", nil)
-		if e, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(), Limit: 10}); err != nil || e.Reasons[core.ReasonSpread] != 0 {
+		if e, err := h.dispatcher.Explain(h.t.Context(), dispatch.ExplainParams{Spec: spec(), Limit: 10}); err != nil ||
+			e.Reasons[core.ReasonSpread] != 0 {
 			t.Errorf("after the window: %v, %v", e.Reasons, err)
 		}
 	})
@@ -116,7 +117,8 @@ func TestSuccessionsAreCounted(t *testing.T) {
 		h.addNode("node-a", 100)
 		for i, before := range []core.NodeID{"", "node-a", "node-b", "node-a"} {
 			s := spec(withRequestID(fmt.Sprint("req-", i)), func(s *core.Spec) { s.Utterance.Turn = int64(i + 1) })
-			if _, err := h.dispatcher.Dispatch(t.Context(), dispatch.Request{Spec: s, Previous: dispatch.PreviousJob{Node: before, At: time.Now()}}); err != nil {
+			if _, err := h.dispatcher.Dispatch(t.Context(),
+				dispatch.Request{Spec: s, Previous: dispatch.PreviousJob{Node: before, At: time.Now()}}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -27,8 +27,8 @@ func (h *limited) renewInBackground() (stop func()) {
 	return func() { cancel(); <-ended }
 }
 
-// TestTenantAtItsLimitHoldsNoTurn: a request that the limit of its tenant forbids does not wait in the queue, where it would be offered slots that
-// it may not use. The slots go to those who may.
+// TestTenantAtItsLimitHoldsNoTurn: a request that the limit of its tenant forbids does not wait in the queue, where it would be offered
+// slots that it may not use. The slots go to those who may.
 func TestTenantAtItsLimitHoldsNoTurn(t *testing.T) {
 	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
 		h.addNode("node-a", 2)
@@ -58,8 +58,8 @@ func TestTenantAtItsLimitHoldsNoTurn(t *testing.T) {
 	})
 }
 
-// TestWaitsForALimitDoNotPoll: however many requests wait for a limit, only the one with the earliest deadline asks the store, and each that is
-// admitted lets the next one ask.
+// TestWaitsForALimitDoNotPoll: however many requests wait for a limit, only the one with the earliest deadline asks the store, and each
+// that is admitted lets the next one ask.
 func TestWaitsForALimitDoNotPoll(t *testing.T) {
 	const waiting = 100
 	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
@@ -67,7 +67,8 @@ func TestWaitsForALimitDoNotPoll(t *testing.T) {
 		busy := h.acknowledge(h.dispatch(ofAcme("busy")))
 		requests := make([]*waitingRequest, waiting)
 		for i := range requests { // the later ones have the earlier deadlines
-			requests[i] = h.startWaiting(h.t.Context(), fmt.Sprint("w", i), 20*time.Second-time.Duration(i)*50*time.Millisecond, ofAcme(fmt.Sprint("w", i)))
+			requests[i] = h.startWaiting(h.t.Context(), fmt.Sprint("w", i), 20*time.Second-time.Duration(i)*50*time.Millisecond,
+				ofAcme(fmt.Sprint("w", i)))
 		}
 		before := h.store.calls.Load()
 		h.advance(5*time.Second, "node-a")
@@ -122,7 +123,8 @@ func TestAdmittedRequestIsNotInTheWay(t *testing.T) {
 		}
 		synctest.Wait()
 		if first.hasEnded() || !second.hasEnded() || second.err != nil {
-			t.Errorf("the delivery of the first has ended: %v; the second is placed: %v, %v", first.hasEnded(), second.hasEnded(), second.err)
+			t.Errorf("the delivery of the first has ended: %v; the second is placed: %v, %v", first.hasEnded(), second.hasEnded(),
+				second.err)
 		}
 		close(slow)
 		synctest.Wait()
@@ -319,7 +321,8 @@ func TestCountIsNotRestoredAfterItsEnd(t *testing.T) {
 	})
 }
 
-// TestLongWaitForALimitJoinsAShortOne: of the same request that is sent twice, the one that may wait longer goes on waiting for the limit of its tenant.
+// TestLongWaitForALimitJoinsAShortOne: of the same request that is sent twice, the one that may wait longer goes on waiting for the limit
+// of its tenant.
 func TestLongWaitForALimitJoinsAShortOne(t *testing.T) {
 	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
 		h.addNode("node-a", 8)
@@ -340,7 +343,8 @@ func TestLongWaitForALimitJoinsAShortOne(t *testing.T) {
 	})
 }
 
-// TestRetryTimeOfARateIsCurrent: a request that is refused because others wait for the rate of its tenant is told how long that takes from now on.
+// TestRetryTimeOfARateIsCurrent: a request that is refused because others wait for the rate of its tenant is told how long that takes from
+// now on.
 func TestRetryTimeOfARateIsCurrent(t *testing.T) {
 	runLimited(t, core.TenantLimits{DispatchRate: 0.1}, func(h *limited) {
 		h.addNode("node-a", 8)
@@ -348,7 +352,8 @@ func TestRetryTimeOfARateIsCurrent(t *testing.T) {
 		waits := h.startWaiting(h.t.Context(), "w1", 30*time.Second, ofAcme("w1"))
 		h.advance(6*time.Second, "node-a")
 		refused := h.startWaiting(h.t.Context(), "w2", time.Second, ofAcme("w2"))
-		if !refused.hasEnded() || refused.err == nil || refused.err.RetryAfterMS < 3500 || refused.err.RetryAfterMS > 4100 || refused.err.RetryAfter != 4 {
+		if !refused.hasEnded() || refused.err == nil || refused.err.RetryAfterMS < 3500 || refused.err.RetryAfterMS > 4100 ||
+			refused.err.RetryAfter != 4 {
 			t.Errorf("6 s after a refusal for 10 s: %v, %+v", refused.hasEnded(), refused.err)
 		}
 		joins := h.startWaiting(h.t.Context(), "w3", 5*time.Second, ofAcme("w3"))

@@ -95,7 +95,7 @@ func (l *tenantLimits) count(ctx context.Context, r *Request, keep time.Duration
 	}
 	refusal, err := l.gate.AdmitJob(ctx, &r.counted.spec, r.counted.token, keep)
 	if err != nil {
-		l.store.recordError("admit", err)
+		l.store.RecordError("admit", err)
 		r.uncount() // it may be counted
 		return store.Unavailable()
 	}
@@ -141,7 +141,7 @@ func (l *tenantLimits) jobEnded(job *core.Job) {
 // remove ends a count in the background: nobody waits for it, and it is retried until the store answers.
 func (l *tenantLimits) remove(spec *core.Spec, token core.Token, undo bool) {
 	l.tasks.Go(func(ctx context.Context) {
-		if l.store.retry(ctx, func() error { return l.gate.EndJob(ctx, spec, token, undo) }) {
+		if l.store.Retry(ctx, func() error { return l.gate.EndJob(ctx, spec, token, undo) }) {
 			l.rooms.wake(spec.Tenant)
 		}
 	})
@@ -160,7 +160,7 @@ func (l *tenantLimits) renewJobs(ctx context.Context) {
 	for tenant, counted := range l.inFlight.countedByTenant() {
 		missing, err := l.gate.RenewJobs(ctx, tenant, counted.names, 0)
 		if err != nil {
-			l.store.recordError("renew", err)
+			l.store.RecordError("renew", err)
 			continue // the next time will do
 		}
 		for _, name := range missing {
@@ -176,7 +176,7 @@ func (l *tenantLimits) renewJobs(ctx context.Context) {
 func (l *tenantLimits) restoreJob(ctx context.Context, f *inFlightJob) {
 	job := f.record()
 	if err := l.gate.RestoreJob(ctx, &job.Spec, job.Admission, tenants.KeepJob(max(time.Until(f.deadline), 0))); err != nil {
-		l.store.recordError("renew", err)
+		l.store.RecordError("renew", err)
 		return
 	}
 	if current, err := l.store.Get(ctx, job.ID); errors.Is(err, store.ErrNoJob) || err == nil &&
@@ -194,7 +194,7 @@ func (l *tenantLimits) renewHeld(ctx context.Context) {
 		}
 		missing, err := l.gate.RenewJobs(ctx, tenant, names, heldFor)
 		if err != nil {
-			l.store.recordError("renew", err)
+			l.store.RecordError("renew", err)
 			continue
 		}
 		for _, name := range missing {
@@ -210,7 +210,7 @@ func (l *tenantLimits) restoreHeld(ctx context.Context, a *admission) {
 		return
 	}
 	if err := l.gate.RestoreJob(ctx, &a.spec, a.token, heldFor); err != nil {
-		l.store.recordError("renew", err)
+		l.store.RecordError("renew", err)
 	}
 	if _, released := l.state(a); released {
 		l.remove(&a.spec, a.token, false)

@@ -96,7 +96,8 @@ func TestTenantInFlightLimit(t *testing.T) {
 		first := h.dispatch(ofAcme("r1"))
 		h.dispatch(ofAcme("r2"))
 		e := h.dispatchRefused(ofAcme("r3"))
-		if e.Code != wire.RateLimited || e.RetryAfterMS <= 0 || !strings.Contains(e.Detail, "tenant acme has 2 jobs in flight, and its max_in_flight is 2") {
+		if e.Code != wire.RateLimited || e.RetryAfterMS <= 0 ||
+			!strings.Contains(e.Detail, "tenant acme has 2 jobs in flight, and its max_in_flight is 2") {
 			t.Errorf("%+v", e)
 		}
 		h.dispatch(withRequestID("of-another")) // tenants are counted on their own
@@ -168,7 +169,8 @@ func TestRepeatedRequestOfATenant(t *testing.T) {
 		h.addNode("node-a", 8)
 		first := h.dispatch(ofAcme("r1"))
 		other := dispatch.New(dispatch.Config{
-			Instance: "i-other", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second, AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, Tenants: h.gate,
+			Instance: "i-other", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second, AttemptTimeout: timing.Attempt,
+			JobTimeout: timing.Job, Tenants: h.gate,
 		}, h.harness.store, h.fleet, h.picker, h.transport, nil, h.metrics, h.log)
 		defer other.Close()
 		repeat := func() {
@@ -220,8 +222,8 @@ func TestEndedJobsOfATenant(t *testing.T) {
 	})
 }
 
-// TestWaitsForTheLimitOfItsTenant: a request that waits is placed as soon as its tenant has room, also if its node was free all the time, and
-// is refused by the limit only when its time is over.
+// TestWaitsForTheLimitOfItsTenant: a request that waits is placed as soon as its tenant has room, also if its node was free all the time,
+// and is refused by the limit only when its time is over.
 func TestWaitsForTheLimitOfItsTenant(t *testing.T) {
 	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
 		h.addNode("node-a", 8)
@@ -243,15 +245,16 @@ func TestWaitsForTheLimitOfItsTenant(t *testing.T) {
 		}
 		third := h.startWaiting(h.t.Context(), "r3", 3*time.Second, ofAcme("r3"))
 		<-third.done
-		if took := third.endedAt.Sub(third.beganAt); third.err == nil || third.err.Code != wire.RateLimited || took < 2*time.Second || took > 3*time.Second {
+		if took := third.endedAt.Sub(third.beganAt); third.err == nil || third.err.Code != wire.RateLimited || took < 2*time.Second ||
+			took > 3*time.Second {
 			t.Errorf("the third: %+v after %s", third.err, took)
 		}
 		h.wantInFlight(1)
 	})
 }
 
-// TestWaitsForTheRateOfItsTenant: a request waits until the rate of its tenant admits it, if that is soon enough, and otherwise is refused at
-// once, with the time after which it would be.
+// TestWaitsForTheRateOfItsTenant: a request waits until the rate of its tenant admits it, if that is soon enough, and otherwise is refused
+// at once, with the time after which it would be.
 func TestWaitsForTheRateOfItsTenant(t *testing.T) {
 	runLimited(t, core.TenantLimits{DispatchRate: 0.5, AudioRate: 60}, func(h *limited) {
 		h.addNode("node-a", 8)

@@ -21,7 +21,8 @@ func (noCatalog) Refresh(string) {}
 // startMarking starts the worker that marks services, and returns how to stop it.
 func (h *harness) startMarking() (stop func()) {
 	h.unavailable = health.NewUnavailableWorker(health.UnavailableOptions{
-		MarkFor: time.Minute, Debounce: 5 * time.Second, Limit: 60, Window: time.Minute, Store: h.store, Fleet: h.fleet, Catalog: noCatalog{}, Metrics: h.metrics, Log: h.log,
+		MarkFor: time.Minute, Debounce: 5 * time.Second, Limit: 60, Window: time.Minute, Store: h.store, Fleet: h.fleet,
+		Catalog: noCatalog{}, Metrics: h.metrics, Log: h.log,
 	})
 	ctx, cancel := context.WithCancel(h.t.Context())
 	done := make(chan struct{})
@@ -48,7 +49,8 @@ func TestStormOfReportsDelaysNoDispatch(t *testing.T) {
 		began := time.Now()
 		storm := func(reports int) {
 			for i := range reports {
-				u := nodes.Unavailable{Node: core.NodeID(fmt.Sprint("n", i%many)), Service: fmt.Sprint("odd-", i), Reason: core.UnavailableOther}
+				u := nodes.Unavailable{Node: core.NodeID(fmt.Sprint("n", i%many)), Service: fmt.Sprint("odd-", i),
+					Reason: core.UnavailableOther}
 				if err := h.registry.ReportUnavailable(h.t.Context(), u); err != nil {
 					t.Fatalf("report %d: %v", i, err)
 				}

@@ -77,7 +77,8 @@ func startCluster(ctx context.Context, t *testing.T, instances int, spread bool)
 func (c *cluster) startPeer(ctx context.Context, i int, spread bool) {
 	log, metrics := slog.New(slog.DiscardHandler), telemetry.New()
 	p := &peer{id: core.InstanceID(fmt.Sprintf("i%d", i)), fleet: fleet.New(timing.Presence)}
-	policy := pick.Policy{SampleK: 20, ScanMax: 512, StaleAfter: timing.Presence, LateAfter: 11 * time.Second, Shuffle: true, CPUMax: 1, GPUMax: 1, MemoryMax: 1}
+	policy := pick.Policy{SampleK: 20, ScanMax: 512, StaleAfter: timing.Presence, LateAfter: 11 * time.Second, Shuffle: true, CPUMax: 1,
+		GPUMax: 1, MemoryMax: 1}
 	cfg := dispatch.Config{
 		Instance: p.id, DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second, AttemptTimeout: timing.Attempt,
 		JobTimeout: timing.Job, MaxRetry: 2, DeliverWithin: timing.ReservedTTL, Shared: true,
@@ -242,7 +243,8 @@ func (c *cluster) speak(ctx context.Context, sessions, utterances int, spread bo
 }
 
 // sayUtterance dispatches an utterance, again while all nodes are busy, and waits for its result.
-func (c *cluster) sayUtterance(ctx context.Context, p *peer, id core.SessionID, turn int64, previous dispatch.PreviousJob) dispatch.Placement {
+func (c *cluster) sayUtterance(ctx context.Context, p *peer, id core.SessionID, turn int64,
+	previous dispatch.PreviousJob) dispatch.Placement {
 	s := spec(func(s *core.Spec) {
 		s.Request, s.Session, s.Utterance.Turn = core.RequestID(fmt.Sprint("req-", turn)), id, turn
 	})

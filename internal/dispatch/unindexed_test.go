@@ -32,7 +32,8 @@ func TestRestrictionsWithoutAnIndex(t *testing.T) {
 				t.Fatalf("job %d is on %s", i, p.Node)
 			}
 		}
-		if indexed := slices.ContainsFunc(slices.Collect(h.fleet.Indexes()), func(x *fleet.Index) bool { return !x.Restriction.Empty() }); indexed {
+		if indexed := slices.ContainsFunc(slices.Collect(h.fleet.Indexes()),
+			func(x *fleet.Index) bool { return !x.Restriction.Empty() }); indexed {
 			t.Error("there is an index with a restriction")
 		}
 	})

@@ -114,7 +114,7 @@ func (o *offerer) offerGroup(ctx context.Context, g *nodeGroup) {
 		rand.Shuffle(len(g.classes), func(i, j int) { g.classes[i], g.classes[j] = g.classes[j], g.classes[i] })
 		r, err := o.store.Offer(ctx, g.pool, slots, g.classes[:min(len(g.classes), fairqueue.MaxAsked)])
 		if err != nil {
-			o.store.recordError("offer", err)
+			o.store.RecordError("offer", err)
 			return
 		}
 		for _, offered := range r.Offers {

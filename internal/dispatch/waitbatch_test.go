@@ -43,13 +43,15 @@ func unbound(int) bool { return false }
 // dividedInTwo is a division into the nodes of a pool p and all others.
 func dividedInTwo() *core.Pools {
 	p := &core.Pools{
-		Defined: []core.PoolDefinition{{ID: "p", RequiredServices: []string{"service-4"}}}, Overrides: map[core.TenantID]core.PoolID{"t": "p"},
+		Defined:   []core.PoolDefinition{{ID: "p", RequiredServices: []string{"service-4"}}},
+		Overrides: map[core.TenantID]core.PoolID{"t": "p"},
 	}
 	return p.Prepared()
 }
 
 // offerCrowd offers the slots of nodes to requests that wait on another instance, some of which are bound to the pool p.
-func offerCrowd(t *testing.T, nodes, classes, perClass int, pools *core.Pools, bound func(i int) bool) (_ *Line, _ *offerCounter, free map[*fleet.Node]int) {
+func offerCrowd(t *testing.T, nodes, classes, perClass int, pools *core.Pools, bound func(i int) bool) (_ *Line, _ *offerCounter,
+	free map[*fleet.Node]int) {
 	t.Helper()
 	counter := &offerCounter{Store: memstore.New(store.Timing{Presence: time.Hour})}
 	l := newCrowdedLine(t, counter, nodes, 0)
@@ -67,8 +69,10 @@ func offerCrowd(t *testing.T, nodes, classes, perClass int, pools *core.Pools, b
 			pool, spec.Pool = "p", core.JobPool{ID: "p", Bound: true}
 		}
 		class, _ := newWaitClass(l.fleet, spec, nil)
-		w := fairqueue.Waiter{ID: fmt.Sprint("w", i), Class: class.id, Instance: "other", Since: now, Deadline: now + time.Hour.Milliseconds()}
-		if _, err := counter.Enqueue(t.Context(), pool, fairqueue.EnqueueParams{Waiter: w, Requirements: class.requirements, Weight: 100, Repeat: true}); err != nil {
+		w := fairqueue.Waiter{ID: fmt.Sprint("w", i), Class: class.id, Instance: "other", Since: now,
+			Deadline: now + time.Hour.Milliseconds()}
+		if _, err := counter.Enqueue(t.Context(), pool,
+			fairqueue.EnqueueParams{Waiter: w, Requirements: class.requirements, Weight: 100, Repeat: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,8 +116,8 @@ func countUsable(l *Line, free map[*fleet.Node]int, pools ...core.PoolID) (slots
 	return slots
 }
 
-// TestSlotsOfEqualNodesAreOfferedTogether: many nodes that have free slots at the same moment take few calls, no slot is offered twice, and none is
-// left while requests wait for it.
+// TestSlotsOfEqualNodesAreOfferedTogether: many nodes that have free slots at the same moment take few calls, no slot is offered twice, and
+// none is left while requests wait for it.
 func TestSlotsOfEqualNodesAreOfferedTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

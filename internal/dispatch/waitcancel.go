@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -29,7 +30,7 @@ func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *c
 	}
 	queues, err := d.snapshots.get(ctx)
 	if err != nil {
-		return nil, storeError(ctx)
+		return nil, store.CallError(ctx)
 	}
 	v := newWaitingViewer(&WaitingParams{Tenant: tenant}, queues)
 	for _, w := range v.listed {
@@ -43,8 +44,8 @@ func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *c
 			e := wire.Errorf(wire.RateLimited, "the instance on which the request waits has too many messages to read: try again")
 			return nil, e.RetryIn(time.Second)
 		case err != nil:
-			d.store.recordError("cancel_waiting", err)
-			return nil, storeError(ctx)
+			d.store.RecordError("cancel_waiting", err)
+			return nil, store.CallError(ctx)
 		default:
 			found = &CancelledWait{
 				id, core.TenantID(w.waiter.Tenant), v.classes[w.class].Direction, time.UnixMilli(w.waiter.Since),
@@ -75,7 +76,7 @@ func (d *Dispatcher) cancelPlaced(id core.JobID) {
 	d.tasks.Go(func(ctx context.Context) {
 		ctx, stop := context.WithTimeout(ctx, d.cfg.JobTimeout)
 		defer stop()
-		d.store.retry(ctx, func() error { return d.cancelJobIfAny(ctx, id) })
+		d.store.Retry(ctx, func() error { return d.cancelJobIfAny(ctx, id) })
 	})
 }
 
@@ -115,5 +116,5 @@ func (x *waitingRequest) gaveUp() *wire.Error {
 	if errors.As(context.Cause(x.ctx), &e) {
 		return e
 	}
-	return storeError(x.ctx)
+	return store.CallError(x.ctx)
 }

@@ -69,8 +69,8 @@ func TestCancelWaiting(t *testing.T) {
 	})
 }
 
-// TestCancelWhileItIsPlaced: a request that is cancelled while it is placed on the node of which it was offered a slot ends as a cancelled job,
-// and its slot becomes free.
+// TestCancelWhileItIsPlaced: a request that is cancelled while it is placed on the node of which it was offered a slot ends as a cancelled
+// job, and its slot becomes free.
 func TestCancelWhileItIsPlaced(t *testing.T) {
 	t.Parallel()
 	for name, hook := range map[string]func(h *harness, cancel func(core.JobID)){

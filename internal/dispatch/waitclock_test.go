@@ -83,8 +83,8 @@ func (h *harness) loseQueue() {
 	}
 }
 
-// TestQueueLostWithItsClock: requests are put into the queue again after a failover to a store that has lost it and has another clock. They keep their
-// deadlines, and those that leave at the same time do not stay in the queue.
+// TestQueueLostWithItsClock: requests are put into the queue again after a failover to a store that has lost it and has another clock. They
+// keep their deadlines, and those that leave at the same time do not stay in the queue.
 func TestQueueLostWithItsClock(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -121,8 +121,8 @@ func TestQueueLostWithItsClock(t *testing.T) {
 	})
 }
 
-// TestClockOfTheStoreIsOld: a request is put into the queue, with the same name, although its instance has not learnt before that the clock of the store
-// has changed.
+// TestClockOfTheStoreIsOld: a request is put into the queue, with the same name, although its instance has not learnt before that the clock
+// of the store has changed.
 func TestClockOfTheStoreIsOld(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {

@@ -277,8 +277,8 @@ func TestSlowProbesDoNotDelayBeats(t *testing.T) {
 	})
 }
 
-// TestSlowRepeatsDoNotDelayBeats: while many requests that a queue has lost are put into it again, which takes long, a request in the queue of a pool is
-// not taken for one of a dead instance.
+// TestSlowRepeatsDoNotDelayBeats: while many requests that a queue has lost are put into it again, which takes long, a request in the queue
+// of a pool is not taken for one of a dead instance.
 func TestSlowRepeatsDoNotDelayBeats(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -316,7 +316,8 @@ func TestSlowRepeatsDoNotDelayBeats(t *testing.T) {
 	})
 }
 
-// TestSecondOfferIsPassedOn: a request that gets its slot when it was offered another one, because it took long, lets the next request have that.
+// TestSecondOfferIsPassedOn: a request that gets its slot when it was offered another one, because it took long, lets the next request have
+// that.
 func TestSecondOfferIsPassedOn(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -324,7 +325,8 @@ func TestSecondOfferIsPassedOn(t *testing.T) {
 		h.addNode("node-b", 1)
 		d := h.secondInstance(unsweptStore{h.store}, h.fleet)
 		defer d.Close()
-		jobs := []dispatch.Placement{h.dispatchAcknowledged(d, spec(withRequestID("r-1"))), h.dispatchAcknowledged(d, spec(withRequestID("r-2")))}
+		jobs := []dispatch.Placement{h.dispatchAcknowledged(d, spec(withRequestID("r-1"))),
+			h.dispatchAcknowledged(d, spec(withRequestID("r-2")))}
 		first := waitOn(h.t.Context(), d, "first", 10*time.Second)
 		second := waitOn(h.t.Context(), d, "second", 20*time.Second)
 		slow := true

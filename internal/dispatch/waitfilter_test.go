@@ -45,10 +45,12 @@ func variedNode(i int) core.NodeID { return core.NodeID(fmt.Sprintf("n%05d", i))
 // variedStatus makes a node that serves some of these classes. Of 16 nodes, three get no jobs.
 func variedStatus(i int) store.NodeStatus {
 	n := &core.Node{
-		ID: variedNode(i), Epoch: 1, Revision: 1, Version: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://n", Region: fmt.Sprint("region-", i%4),
+		ID: variedNode(i), Epoch: 1, Revision: 1, Version: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://n",
+		Region: fmt.Sprint("region-", i%4),
 		Capability: core.Capability{
 			Semantic: core.NewLangSet(variedLangs[i%8], variedLangs[(i+1)%8], variedLangs[(i+3)%8]), AnyPair: true,
-			Features: []string{fmt.Sprint("feature-", 8+i%7)}, Services: []core.Service{{ID: fmt.Sprint("service-", 4+i%5), Status: core.ServiceReady}},
+			Features: []string{fmt.Sprint("feature-", 8+i%7)},
+			Services: []core.Service{{ID: fmt.Sprint("service-", 4+i%5), Status: core.ServiceReady}},
 		},
 	}
 	s := store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: 4}}
@@ -75,7 +77,8 @@ func newCrowdedLine(tb testing.TB, st Store, nodes, classes int) *Line {
 	m, log := telemetry.New(), slog.New(slog.DiscardHandler)
 	tasks := run.NewGroup()
 	tb.Cleanup(tasks.Close)
-	l := newLine(&Config{Instance: "i"}, &storeClient{Store: st, metrics: m, log: log}, fl, pick.New(fl, policy, nil), tasks, m, log)
+	l := newLine(&Config{Instance: "i"}, &storeClient{Store: st, StoreErrors: telemetry.NewStoreErrors(m, log)}, fl,
+		pick.New(fl, policy, nil), tasks, m, log)
 	l.open.opened = func() {} // nothing is tended
 	for i := range classes {
 		enqueueVaried(tb, l, i)
@@ -95,7 +98,8 @@ func enqueueVaried(tb testing.TB, l *Line, i int) fairqueue.Waiter {
 		tb.Fatal(err)
 	}
 	w := fairqueue.Waiter{ID: fmt.Sprint("w", i), Class: class.id, Instance: "i", Since: now, Deadline: now + time.Hour.Milliseconds()}
-	if _, err := l.store.Enqueue(tb.Context(), "", fairqueue.EnqueueParams{Waiter: w, Requirements: class.requirements, Weight: 100, Repeat: true}); err != nil {
+	if _, err := l.store.Enqueue(tb.Context(), "",
+		fairqueue.EnqueueParams{Waiter: w, Requirements: class.requirements, Weight: 100, Repeat: true}); err != nil {
 		tb.Fatal(err)
 	}
 	return w
@@ -113,7 +117,8 @@ func checkServable(t *testing.T, l *Line) (total int) {
 		for id, class := range l.open.classes("") {
 			f := l.open.filterOf(class)
 			f.query.Now = now
-			if reason := l.open.picker.Filter(&f.query, n); (reason == core.ReasonNone || reason.Soft()) && (f.node == "" || f.node == n.ID()) {
+			if reason := l.open.picker.Filter(&f.query, n); (reason == core.ReasonNone || reason.Soft()) &&
+				(f.node == "" || f.node == n.ID()) {
 				want = append(want, id)
 			}
 		}
@@ -135,7 +140,8 @@ func TestClassFilters(t *testing.T) {
 	t.Parallel()
 	l := newCrowdedLine(t, memstore.New(store.Timing{Presence: time.Hour}), 160, 512)
 	before := checkServable(t, l)
-	l.fleet.SetPools((&core.Pools{Defined: []core.PoolDefinition{{ID: "p", RequiredServices: []string{"service-4"}}}, Strict: true}).Prepared())
+	l.fleet.SetPools((&core.Pools{Defined: []core.PoolDefinition{{ID: "p", RequiredServices: []string{"service-4"}}},
+		Strict: true}).Prepared())
 	if after := checkServable(t, l); before == 0 || after == 0 || after >= before {
 		t.Errorf("%d pairs of nodes and classes, and %d after the fleet was divided; want some, and fewer", before, after)
 	}

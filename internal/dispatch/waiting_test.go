@@ -152,7 +152,8 @@ func TestExpiredWaitIsOneRefusal(t *testing.T) {
 		h.acknowledge(h.dispatch())
 		one := h.startWaiting(h.t.Context(), "w", 5*time.Second)
 		h.advance(6*time.Second, "node-a")
-		if !one.hasEnded() || one.err == nil || one.err.Code != wire.AllCandidatesFullOrFailed || one.err.Reasons["FULL"] != 1 || one.err.RetryAfterMS == 0 {
+		if !one.hasEnded() || one.err == nil || one.err.Code != wire.AllCandidatesFullOrFailed || one.err.Reasons["FULL"] != 1 ||
+			one.err.RetryAfterMS == 0 {
 			t.Fatalf("%v, %+v", one.hasEnded(), one.err)
 		}
 		if took := one.endedAt.Sub(one.beganAt); took < 5*time.Second || took > 5100*time.Millisecond {

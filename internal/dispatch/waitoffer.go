@@ -148,7 +148,7 @@ func (o *offerer) receive(offer WaitOffer) {
 	o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferUnwanted).Inc()
 	o.tasks.Go(func(ctx context.Context) {
 		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
-			o.store.recordError("dequeue", err)
+			o.store.RecordError("dequeue", err)
 		}
 		o.offerAgain(offer.Node)
 	})

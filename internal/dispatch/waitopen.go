@@ -58,7 +58,7 @@ func (c *openClasses) refresh(ctx context.Context, pools ...core.PoolID) error {
 	read := time.Now()
 	open, err := c.store.OpenClasses(ctx, pools...)
 	if err != nil {
-		c.store.recordError("open_classes", err)
+		c.store.RecordError("open_classes", err)
 		return err
 	}
 	for i, pool := range pools {
@@ -90,7 +90,7 @@ func (c *openClasses) update(ctx context.Context, pool core.PoolID, ids []string
 	if len(unknown) > 0 {
 		requirements, err := c.store.Requirements(ctx, pool, unknown)
 		if err != nil {
-			c.store.recordError("open_classes", err)
+			c.store.RecordError("open_classes", err)
 			return err
 		}
 		for i, text := range requirements {

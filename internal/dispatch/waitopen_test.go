@@ -104,8 +104,8 @@ func TestCallersShareARead(t *testing.T) {
 	})
 }
 
-// TestLateCallerReadsAgain: a caller does not share a read that began more than maxOpenAge ago, as it may be older than a change. Others share the
-// later read, also after the earlier one has ended.
+// TestLateCallerReadsAgain: a caller does not share a read that began more than maxOpenAge ago, as it may be older than a change. Others
+// share the later read, also after the earlier one has ended.
 func TestLateCallerReadsAgain(t *testing.T) {
 	t.Parallel()
 	runHeldReads(t, "OpenClasses", func(l *Line, st *heldReads, isOpen func(int) <-chan bool) {

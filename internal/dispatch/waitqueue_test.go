@@ -94,8 +94,8 @@ func (h *harness) strangerIn(id string, waits time.Duration) {
 	}
 }
 
-// TestArrivalTakesNoSlotOfWaiters: while another request waits for a node, a slot of it that is free is not given to one that arrives, of whatever
-// class. When nobody waits any more, it is.
+// TestArrivalTakesNoSlotOfWaiters: while another request waits for a node, a slot of it that is free is not given to one that arrives, of
+// whatever class. When nobody waits any more, it is.
 func TestArrivalTakesNoSlotOfWaiters(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -143,7 +143,8 @@ func TestSameRequestJoinsTheWait(t *testing.T) {
 		cancel()
 		synctest.Wait()
 		if !first.hasEnded() || first.err == nil || second.hasEnded() || h.dispatcher.Waiting() != 1 {
-			t.Fatalf("first ended %v with %v, second ended %v, %d wait", first.hasEnded(), first.err, second.hasEnded(), h.dispatcher.Waiting())
+			t.Fatalf("first ended %v with %v, second ended %v, %d wait", first.hasEnded(), first.err, second.hasEnded(),
+				h.dispatcher.Waiting())
 		}
 		if err := h.done(busy); err != nil {
 			t.Fatal(err)
@@ -155,7 +156,8 @@ func TestSameRequestJoinsTheWait(t *testing.T) {
 	})
 }
 
-// TestRefusedOnArrival: a request that would wait longer than it may, and one of a tenant that has its part of a full queue, are refused at once.
+// TestRefusedOnArrival: a request that would wait longer than it may, and one of a tenant that has its part of a full queue, are refused at
+// once.
 func TestRefusedOnArrival(t *testing.T) {
 	t.Parallel()
 	runWith(t, func(c *dispatch.Config) { c.MaxWaiting = 20 }, func(h *harness) {
@@ -224,8 +226,8 @@ func (h *harness) retryForTheOtherNode() (first, second dispatch.Placement) {
 	return first, second
 }
 
-// TestRetryWaitsInTheQueue: a job that is retried waits for a slot beside the requests, and gets its turn, also before requests of its tenant that may
-// wait for less time than the job has: it was accepted before them.
+// TestRetryWaitsInTheQueue: a job that is retried waits for a slot beside the requests, and gets its turn, also before requests of its
+// tenant that may wait for less time than the job has: it was accepted before them.
 func TestRetryWaitsInTheQueue(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -287,7 +289,8 @@ func TestDrainedNodesAreNotFull(t *testing.T) {
 			*waitingRequest
 			reason string
 		}{{full, "FULL"}, {first, "DRAINED"}, {second, "DRAINED"}} {
-			if !c.hasEnded() || c.err == nil || c.err.Code != wire.AllCandidatesFullOrFailed || len(c.err.Reasons) != 1 || c.err.Reasons[c.reason] != 1 {
+			if !c.hasEnded() || c.err == nil || c.err.Code != wire.AllCandidatesFullOrFailed || len(c.err.Reasons) != 1 ||
+				c.err.Reasons[c.reason] != 1 {
 				t.Errorf("%+v, want a refusal with the reason %s", c.err, c.reason)
 				continue
 			}

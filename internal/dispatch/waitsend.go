@@ -70,7 +70,7 @@ func (s *offerSends) sendOne(ctx context.Context, to core.InstanceID, o *queuedO
 	limited, cancel := context.WithDeadline(ctx, o.until)
 	defer cancel()
 	err := context.DeadlineExceeded
-	if !Expired(limited) {
+	if !run.Expired(limited) {
 		err = s.send(limited, to, o.WaitOffer)
 	}
 	if err != nil && ctx.Err() == nil {
@@ -88,7 +88,7 @@ func (o *offerer) handleUnsent(ctx context.Context, offer WaitOffer, err error) 
 		// The request is taken out of the queue: it would be the next one again. If the instance is alive after all, it puts it there again
 		// with its next beat.
 		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
-			o.store.recordError("dequeue", err)
+			o.store.RecordError("dequeue", err)
 			o.recheckNode(offer.Pool, offer.Node)
 			return
 		}

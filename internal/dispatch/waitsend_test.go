@@ -46,7 +46,8 @@ func (n *offerNetwork) join(h *harness, id core.InstanceID) *dispatch.Dispatcher
 func runNetwork(t *testing.T, slots int, fn func(h *harness, n *offerNetwork, busy []dispatch.Placement)) {
 	t.Helper()
 	runTest(t, func(h *harness) {
-		n := &offerNetwork{instances: make(map[core.InstanceID]*dispatch.Dispatcher), fails: make(map[core.InstanceID]func(context.Context) error)}
+		n := &offerNetwork{instances: make(map[core.InstanceID]*dispatch.Dispatcher),
+			fails: make(map[core.InstanceID]func(context.Context) error)}
 		for _, id := range []core.InstanceID{"i-offers", "i-x", "i-y"} {
 			defer n.join(h, id).Close()
 		}
@@ -68,7 +69,8 @@ func TestSlowInstanceDelaysNoOffers(t *testing.T) {
 			return ctx.Err()
 		})
 		slow := waitOn(h.t.Context(), n.instances["i-x"], "slow", 10*time.Second) // it is first, by its deadline
-		first, second := waitOn(h.t.Context(), n.instances["i-y"], "first", 20*time.Second), waitOn(h.t.Context(), n.instances["i-y"], "second", 30*time.Second)
+		first, second := waitOn(h.t.Context(), n.instances["i-y"], "first", 20*time.Second),
+			waitOn(h.t.Context(), n.instances["i-y"], "second", 30*time.Second)
 		for i, want := range []*waitingRequest{slow, first, second} {
 			h.finish(n.instances["i-offers"], busy[i])
 			synctest.Wait()
@@ -84,7 +86,8 @@ func TestSlowInstanceDelaysNoOffers(t *testing.T) {
 	})
 }
 
-// TestUnsentOfferGoesToTheNext: a slot whose offer was certainly not sent is offered to the next request at once, and the first one does not lose its place.
+// TestUnsentOfferGoesToTheNext: a slot whose offer was certainly not sent is offered to the next request at once, and the first one does
+// not lose its place.
 func TestUnsentOfferGoesToTheNext(t *testing.T) {
 	t.Parallel()
 	for _, reason := range []error{dispatch.ErrInstanceAbsent, dispatch.ErrInboxFull} {

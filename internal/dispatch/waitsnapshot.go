@@ -133,7 +133,7 @@ func (s *snapshots) read(ctx context.Context, waiters int) ([]*queueSnapshot, er
 	pools := s.pools()
 	open, err := s.store.OpenClasses(ctx, pools...)
 	if err != nil {
-		s.store.recordError("view_queue", err)
+		s.store.RecordError("view_queue", err)
 		return nil, err
 	}
 	var queues []*queueSnapshot
@@ -143,7 +143,7 @@ func (s *snapshots) read(ctx context.Context, waiters int) ([]*queueSnapshot, er
 		}
 		q, err := s.readQueue(ctx, pool, waiters)
 		if err != nil {
-			s.store.recordError("view_queue", err)
+			s.store.RecordError("view_queue", err)
 			return nil, err
 		}
 		queues = append(queues, q)

@@ -138,7 +138,7 @@ func (r *sweepRound) takeTurn(ctx context.Context, st *storeClient) (bool, error
 	lock, err := st.Lock(ctx, r.turn)
 	switch {
 	case err != nil:
-		st.recordError("lock", err)
+		st.RecordError("lock", err)
 	case !lock.Held:
 		r.since = time.Time{}
 	case r.since.IsZero():
@@ -151,7 +151,7 @@ func (r *sweepRound) takeTurn(ctx context.Context, st *storeClient) (bool, error
 func (r *sweepRound) endTurn(ctx context.Context, st *storeClient) {
 	r.since = time.Time{}
 	if err := st.Unlock(ctx, r.turn); err != nil {
-		st.recordError("unlock", err) // it expires
+		st.RecordError("unlock", err) // it expires
 	}
 }
 
@@ -204,7 +204,7 @@ func (t *tender) probeFree(ctx context.Context, nodes []*fleet.Node) (free []fre
 	}
 	occupancy := make([]store.Occupancy, len(nodes))
 	if err := t.store.Probe(ctx, ids, occupancy); err != nil {
-		t.store.recordError("probe", err)
+		t.store.RecordError("probe", err)
 		return nil, false
 	}
 	for i, n := range nodes {

@@ -15,8 +15,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
-// fillNodes adds nodes of one slot each, which is taken by an instance that is not there. The follower has then applied what it read before the
-// slots were taken.
+// fillNodes adds nodes of one slot each, which is taken by an instance that is not there. The follower has then applied what it read before
+// the slots were taken.
 func (h *harness) fillNodes(n int, change ...func(*nodes.Patch)) []core.LeaseRef {
 	h.t.Helper()
 	leases := make([]core.LeaseRef, n)
@@ -25,7 +25,8 @@ func (h *harness) fillNodes(n int, change ...func(*nodes.Patch)) []core.LeaseRef
 		h.addNode(id, 1, change...)
 		node := h.fleet.Node(core.NodeID(id))
 		leases[i] = core.LeaseRef{Node: node.ID(), Job: core.JobID(fmt.Sprint("j", i)), Attempt: 1, Token: "i-dead.1"}
-		r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{Lease: leases[i], Handle: node.Handle(), Epoch: node.Epoch(), Revision: node.Declared().Revision})
+		r, err := h.mem.Reserve(h.t.Context(),
+			store.ReserveParams{Lease: leases[i], Handle: node.Handle(), Epoch: node.Epoch(), Revision: node.Declared().Revision})
 		if err != nil || r.Verdict != store.OK {
 			h.t.Fatal(r, err)
 		}
@@ -42,8 +43,8 @@ func (h *harness) releaseSilently(lease core.LeaseRef) {
 	}
 }
 
-// TestSweepOfALargeFleet: a slot that was freed without a word is found in the time that is promised after an instance was killed, whichever of many
-// nodes it is of: at the latest at the end of the next round of the sweep.
+// TestSweepOfALargeFleet: a slot that was freed without a word is found in the time that is promised after an instance was killed,
+// whichever of many nodes it is of: at the latest at the end of the next round of the sweep.
 func TestSweepOfALargeFleet(t *testing.T) {
 	t.Parallel()
 	for _, instances := range []int{1, 4} {
@@ -110,7 +111,8 @@ func (s unsweptStore) Beat(ctx context.Context, pool core.PoolID, id core.Instan
 	return r, err
 }
 
-// TestNodeOfALostOfferIsProbed: the instance that has made an offer that was lost finds the slot that is still free, without a sweep of all nodes.
+// TestNodeOfALostOfferIsProbed: the instance that has made an offer that was lost finds the slot that is still free, without a sweep of all
+// nodes.
 func TestNodeOfALostOfferIsProbed(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
@@ -139,7 +141,8 @@ func TestNodeOfALostOfferIsProbed(t *testing.T) {
 	})
 }
 
-// TestNodeOfAReturnedOfferIsProbed: a slot that was taken for a moment, so that its offer was returned, is offered again without a sweep of all nodes.
+// TestNodeOfAReturnedOfferIsProbed: a slot that was taken for a moment, so that its offer was returned, is offered again without a sweep of
+// all nodes.
 func TestNodeOfAReturnedOfferIsProbed(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {

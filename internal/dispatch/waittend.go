@@ -125,7 +125,7 @@ func (t *tender) beat(ctx context.Context, pool core.PoolID) (freed bool, _ erro
 	own := t.waiters.confirmedIn(pool)
 	r, err := t.store.Beat(ctx, pool, t.instance)
 	if err != nil {
-		t.store.recordError("beat", err)
+		t.store.RecordError("beat", err)
 		return false, err
 	}
 	own = t.waiters.still(own)
@@ -173,7 +173,7 @@ func (t *tender) repeat(ctx context.Context, w *waiter) error {
 		err = t.store.Dequeue(ctx, w.pool, *w.queued.Load(), false)
 	}
 	if err != nil {
-		t.store.recordError("enqueue", err)
+		t.store.RecordError("enqueue", err)
 	}
 	return err
 }

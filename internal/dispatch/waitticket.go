@@ -101,7 +101,7 @@ func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.D
 	}}
 	if err := l.readClock(ctx, t.waiter); err != nil {
 		if ctx.Err() == nil {
-			l.store.recordError("enqueue", err)
+			l.store.RecordError("enqueue", err)
 		}
 		return nil, 0, store.Unavailable()
 	}
@@ -109,7 +109,7 @@ func (l *Line) enter(ctx context.Context, in *entry) (_ *ticket, estimate time.D
 	r, err := l.enqueue(ctx, t.waiter, in.accepted)
 	if err != nil {
 		if ctx.Err() == nil {
-			l.store.recordError("enqueue", err)
+			l.store.RecordError("enqueue", err)
 		}
 		t.leave() // it may have been added
 		return nil, 0, store.Unavailable()
@@ -173,7 +173,7 @@ func (t *ticket) isCurrent(spec *core.Spec, except []core.NodeID) bool {
 func (t *ticket) giveBack(ctx context.Context, node core.NodeID) {
 	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReturned).Inc()
 	if _, err := t.line.store.ReturnOffer(ctx, t.pool, *t.queued.Load()); err != nil && ctx.Err() == nil {
-		t.line.store.recordError("return_offer", err) // it lapses
+		t.line.store.RecordError("return_offer", err) // it lapses
 	}
 	t.line.recheckNode(t.pool, node)
 }
@@ -227,7 +227,7 @@ func (t *ticket) pass(node core.NodeID) { t.line.offerAgain(node) }
 func (t *ticket) dequeue(served bool) {
 	l := t.line
 	l.tasks.Go(func(ctx context.Context) {
-		l.store.retry(ctx, func() error {
+		l.store.Retry(ctx, func() error {
 			w := *t.queued.Load()
 			now, err := l.store.WaitClock(ctx, t.pool)
 			if err == nil && now < w.Deadline+fairqueue.SilenceMS {

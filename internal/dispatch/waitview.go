@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
@@ -75,7 +76,7 @@ func (l *Line) KnowsPool(pool core.PoolID, tenant *core.TenantID) bool {
 func (l *Line) ViewWaiting(ctx context.Context, p WaitingParams) (*WaitingView, error) {
 	queues, err := l.snapshots.get(ctx)
 	if err != nil {
-		return nil, storeError(ctx)
+		return nil, store.CallError(ctx)
 	}
 	now, counts := time.Now(), countShares(queues)
 	l.shares.record(now, counts)
@@ -214,7 +215,7 @@ func describeClass(c *classSnapshot) *WaitingClass {
 		return d
 	}
 	d.Direction = c.class.spec.Direction
-	d.Requires = extraRequirements(&c.class.spec)
+	d.Requires = c.class.spec.ExtraRequirements()
 	if tenant := c.class.spec.Tenant; tenant != "" {
 		d.Requires = append(d.Requires, "tenant("+string(tenant)+")") // it has nodes of its own
 	}

@@ -69,7 +69,8 @@ func TestViewWaiting(t *testing.T) {
 
 		all := h.viewWaiting(dispatch.WaitingParams{})
 		want := []string{
-			`late delta "" en→zh [] 2`, `bound acme "large" en→zh [] 1`, `early delta "" en→zh [] 1`, `requires gamma "" en→zh ["service(asr-small)"] 1`,
+			`late delta "" en→zh [] 2`, `bound acme "large" en→zh [] 1`, `early delta "" en→zh [] 1`,
+			`requires gamma "" en→zh ["service(asr-small)"] 1`,
 		}
 		if diff := cmp.Diff(want, describe(all, names)); diff != "" || all.Total != 4 || all.Truncated {
 			t.Errorf("total %d, truncated %t, requests (-want +got)\n%s", all.Total, all.Truncated, diff)
@@ -94,7 +95,8 @@ func TestViewWaiting(t *testing.T) {
 			return list
 		}
 		groups := [][]string{counts(all.Pools), counts(all.Tenants), counts(all.Classes)}
-		if diff := cmp.Diff([][]string{{`"" 3`, `"large" 1`}, {`"" 2 delta 1`, `"" 1 gamma 1`, `"large" 1 acme 1`}, {`"" 2 []`, `"" 1 ["service(asr-small)"]`, `"large" 1 []`}}, groups); diff != "" {
+		if diff := cmp.Diff([][]string{{`"" 3`, `"large" 1`}, {`"" 2 delta 1`, `"" 1 gamma 1`, `"large" 1 acme 1`},
+			{`"" 2 []`, `"" 1 ["service(asr-small)"]`, `"large" 1 []`}}, groups); diff != "" {
 			t.Errorf("groups (-want +got)\n%s", diff)
 		}
 		if all.Pools[0].Oldest != all.Requests[0].Since || all.Tenants[2].Oldest != all.Requests[1].Since {
@@ -134,7 +136,8 @@ func TestKnowsPool(t *testing.T) {
 			pool   core.PoolID
 			tenant *core.TenantID
 			want   bool
-		}{{"", nil, true}, {"large", nil, true}, {"unknown", nil, false}, {"", &beta, true}, {"large", &beta, false}, {"large", &acme, true}, {"small", &acme, false}} {
+		}{{"", nil, true}, {"large", nil, true}, {"unknown", nil, false}, {"", &beta, true}, {"large", &beta, false},
+			{"large", &acme, true}, {"small", &acme, false}} {
 			if got := h.dispatcher.KnowsPool(c.pool, c.tenant); got != c.want {
 				t.Errorf("the pool %q for %v: %t", c.pool, c.tenant, got)
 			}
@@ -159,9 +162,10 @@ func TestViewHasAllPages(t *testing.T) {
 				}
 			}
 			go func() {
-				_, _ = h.dispatcher.DispatchWaiting(ctx, dispatch.Request{Spec: spec(change, withRequestID(fmt.Sprint("w-", i)))}, dispatch.Wait{
-					Since: time.Now(), Until: time.Now().Add(time.Minute), Join: time.Now(),
-				})
+				_, _ = h.dispatcher.DispatchWaiting(ctx, dispatch.Request{Spec: spec(change, withRequestID(fmt.Sprint("w-", i)))},
+					dispatch.Wait{
+						Since: time.Now(), Until: time.Now().Add(time.Minute), Join: time.Now(),
+					})
 			}()
 		}
 		synctest.Wait()
@@ -173,7 +177,8 @@ func TestViewHasAllPages(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || v.Total != 300 || len(v.Classes) != 2 || len(v.Tenants) != 150 {
 			t.Errorf("total %d, %d classes, %d tenants (-want +got)\n%s", v.Total, len(v.Classes), len(v.Tenants), diff)
 		}
-		if v := h.viewWaiting(dispatch.WaitingParams{Limit: 10}); len(v.Requests) != 10 || len(v.Tenants) != 10 || len(v.Classes) != 2 || !v.Truncated {
+		if v := h.viewWaiting(dispatch.WaitingParams{Limit: 10}); len(v.Requests) != 10 || len(v.Tenants) != 10 || len(v.Classes) != 2 ||
+			!v.Truncated {
 			t.Errorf("with a limit of 10: %d requests, %d tenants, truncated %t", len(v.Requests), len(v.Tenants), v.Truncated)
 		}
 		cancel()
@@ -216,7 +221,8 @@ func TestWaitingShares(t *testing.T) {
 			go func() {
 				defer close(one.done)
 				one.placement, _ = h.dispatcher.DispatchWaiting(h.t.Context(), dispatch.Request{Spec: s}, dispatch.Wait{
-					Since: one.beganAt, Until: one.beganAt.Add(10 * time.Minute), Join: one.beganAt, Announce: func(d time.Duration) { estimates.Store(s.Job(), d+250*time.Millisecond) },
+					Since: one.beganAt, Until: one.beganAt.Add(10 * time.Minute), Join: one.beganAt,
+					Announce: func(d time.Duration) { estimates.Store(s.Job(), d+250*time.Millisecond) },
 				})
 			}()
 			synctest.Wait()
@@ -258,7 +264,8 @@ func TestWaitingShares(t *testing.T) {
 				want = 45
 			}
 			s := g.Share
-			if math.Abs(float64(s.Granted)-want) > 4 || math.Abs(s.Entitled-want) > 4 || s.Window < 50*time.Second || s.Window > 65*time.Second || g.Weight != want/15 {
+			if math.Abs(float64(s.Granted)-want) > 4 || math.Abs(s.Entitled-want) > 4 || s.Window < 50*time.Second ||
+				s.Window > 65*time.Second || g.Weight != want/15 {
 				t.Errorf("%s of weight %g: %+v, want about %g of a minute", *g.Tenant, g.Weight, s, want)
 			}
 		}
@@ -333,7 +340,8 @@ func TestShareBeginsAgain(t *testing.T) {
 	log.Record(at(210), key, 50, 40)
 	got = append(got, log.ShareOf(at(211), key, 51, 39.5)) // the estimate has become less
 	want := []dispatch.WaitShare{
-		{Granted: 7, Entitled: 5}, {Granted: 4, Entitled: 3, Window: 3 * time.Second}, {Granted: 15, Entitled: 7.5, Window: 21 * time.Second},
+		{Granted: 7, Entitled: 5}, {Granted: 4, Entitled: 3, Window: 3 * time.Second},
+		{Granted: 15, Entitled: 7.5, Window: 21 * time.Second},
 		{Granted: 2, Entitled: 1, Window: 55 * time.Second}, {Granted: 9, Entitled: 9},
 		{Granted: 1, Window: time.Second},
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -134,7 +135,7 @@ func (c *Callbacks) Deliver(ctx context.Context, to *core.Node, a *wire.Assignme
 	if to.SecretHash != "" {
 		req.Header.Set(wire.NodeSignatureHeader, Sign([]byte(to.SecretHash), time.Now(), body))
 	}
-	if dispatch.Expired(ctx) {
+	if run.Expired(ctx) {
 		return fmt.Errorf("%w: it was too late to send it", dispatch.ErrRefused)
 	}
 	return c.send(req)

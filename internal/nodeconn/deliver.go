@@ -7,6 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -43,7 +44,7 @@ func (c *Conns) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) 
 			return n.ws.SendWith(assign, clip.Frames(wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}, 0))
 		}
 	}
-	if dispatch.Expired(ctx) {
+	if run.Expired(ctx) {
 		return fmt.Errorf("%w: its reservation was too old to send it", dispatch.ErrRefused)
 	}
 	n.recordSent(&assign)

@@ -8,6 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -95,7 +96,7 @@ func (c *Conns) deliverRemote(ctx context.Context, owner core.InstanceID, a *wir
 func (c *Conns) handleAssign(ctx context.Context, m *bus.Message, in *assignMessage) error {
 	began := time.Now()
 	n := c.get(in.Node)
-	if n != nil && n.currentEpoch() == in.Epoch && !dispatch.Expired(ctx) {
+	if n != nil && n.currentEpoch() == in.Epoch && !run.Expired(ctx) {
 		n.addRemoteJob(in.job(), m.From, in.Assign.Partials)
 		n.recordSent(&in.Assign)
 		if n.ws.Send(in.Assign) {
