@@ -33,7 +33,7 @@ func (n *localNodes) Deliver(ctx context.Context, to *core.Node, a *wire.Assignm
 	if !n.hold.Load() {
 		return n.InlineNodes.Deliver(ctx, to, a)
 	}
-	return n.Jobs.Ack(ctx, dispatch.Report{
+	return n.Jobs.Reports.Ack(ctx, dispatch.Report{
 		Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)},
 	})
 }

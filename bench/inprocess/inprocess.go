@@ -30,10 +30,10 @@ type InlineNodes struct{ Jobs *dispatch.Dispatcher }
 func (n *InlineNodes) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
 	r := dispatch.Report{Job: core.JobID(a.JobID),
 		Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)}}
-	if err := n.Jobs.Ack(ctx, r); err != nil {
+	if err := n.Jobs.Reports.Ack(ctx, r); err != nil {
 		return err
 	}
-	return n.Jobs.Done(ctx, r, nil)
+	return n.Jobs.Reports.Done(ctx, r, nil)
 }
 
 // Cancel implements dispatch.Transport.

@@ -199,7 +199,7 @@ func TestJobContinuesOnTheInstanceWithTheAudio(t *testing.T) {
 		reported := &audioOutcomes{}
 		other := h.otherInstanceReporting(reported, func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		defer other.Close()
-		if err := other.Fail(t.Context(), reportOf(p), core.ReasonNodeFailed, ""); err != nil {
+		if err := other.Reports.Fail(t.Context(), reportOf(p), core.ReasonNodeFailed, ""); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -230,7 +230,7 @@ func TestDispatcherFindsJobThatWaitsForItsAudio(t *testing.T) {
 		h.addNode("node-b", 1)
 		other := h.otherInstance(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		defer other.Close()
-		if err := other.Fail(t.Context(), reportOf(p), core.ReasonNodeBusy, ""); err != nil {
+		if err := other.Reports.Fail(t.Context(), reportOf(p), core.ReasonNodeBusy, ""); err != nil {
 			t.Fatal(err)
 		}
 		h.advance(3*time.Second, "node-a", "node-b")
@@ -301,7 +301,7 @@ func TestNodeReportsLostAudioElsewhere(t *testing.T) {
 		other := h.otherInstanceReporting(reported, func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		defer other.Close()
 		h.transport.drop(p)
-		if err := other.Fail(t.Context(), reportOf(p), core.ReasonAudioLost, ""); err != nil {
+		if err := other.Reports.Fail(t.Context(), reportOf(p), core.ReasonAudioLost, ""); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -14,16 +14,16 @@
 //   - lostNodes: nodes whose connection is lost, from which jobs move while it may come back;
 //   - Reports: messages from nodes about their jobs (ACK, result, failure);
 //   - Reconciler: jobs whose lease, node or instance was lost;
-//   - tenantLimits: counts the jobs of tenants that have limits;
-//   - slots: releases and revokes leases;
+//   - slots: releases and revokes leases.
 //
-// - Line: lets requests wait for a slot in the queues of all instances; offerer offers freed slots to them, tender looks after the queues.
+// Requests that wait for a slot are in package waiting, and the limits of tenants in package tenants.
 //
 // It imports pick, fleet, store and core. Delivery to nodes is behind Transport and sessions are behind Outcomes, both
 // declared here.
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -40,6 +40,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 )
 
 // Config configures a Dispatcher.
@@ -78,11 +79,8 @@ type Config struct {
 	// MaxWaiting is how many requests may wait for a slot in the queue of a pool; tenants that have less than their part of it may exceed
 	// it.
 	MaxWaiting int
-	// SendOffer sends an offer to another instance; nil: there is none. With ErrInstanceAbsent and ErrInboxFull it was certainly not sent;
-	// with any other error it may have been.
-	SendOffer func(ctx context.Context, to core.InstanceID, o WaitOffer) error
-	// SendCancel has another instance cancel a request that waits there; nil: there is none. Its errors are those of SendOffer.
-	SendCancel func(ctx context.Context, to core.InstanceID, id core.JobID) error
+	// Bus sends messages to other instances; nil: there is none.
+	Bus waiting.Sender
 	// Shared says that other instances use the same store, so that one of them may write a record again that the store has lost.
 	Shared bool
 }
@@ -113,9 +111,9 @@ type Outcomes interface {
 
 // Dispatcher accepts requests and runs their jobs. Make one with New; stop it with Drain and Close.
 type Dispatcher struct {
-	*Reports    // messages from nodes about their jobs
-	*Reconciler // jobs whose lease, node or instance was lost
-	*Line       // requests that wait for a slot
+	Reports    *Reports       // messages from nodes about their jobs
+	Reconciler *Reconciler    // jobs whose lease, node or instance was lost
+	Waiting    *waiting.Queue // requests that wait for a slot
 
 	cfg      *Config
 	store    *storeClient
@@ -129,11 +127,11 @@ type Dispatcher struct {
 	slots    *slots
 	inFlight *inFlightTable
 	runner   *runner
-	limits   *tenantLimits
+	limits   *tenants.Jobs
 
 	calls     *callGroup
 	uncertain sync.Map // jobs whose record may have been written although the request was refused
-	// cancellable has the requests that wait, by job: each is a *waitingRequest.
+	// cancellable has the requests that wait, by job: each is a *call.
 	cancellable sync.Map
 	leaving     atomic.Bool   // only requests of sessions are accepted
 	left        chan struct{} // closed by Leave: only requests of sessions wait for a slot
@@ -161,14 +159,17 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.store = &storeClient{Store: st, StoreErrors: telemetry.NewStoreErrors(m, log), reachable: cfg.StoreReachable}
 	d.decide = run.NewLimit(d.tasks.Context(), cfg.DecideWithin, cfg.Fence)
 	d.tokens = &tokenSource{instance: cfg.Instance}
-	d.Line = newLine(d.cfg, d.store, fl, pk, d.tasks, m, log)
-	d.slots = &slots{store: d.store, fleet: fl, transport: tr, offerer: d.offerer, tasks: d.tasks}
+	d.Waiting = waiting.New(waitingOptions(d.cfg, d.store, fl, pk, m, log))
+	d.slots = &slots{store: d.store, fleet: fl, transport: tr, waiting: d.Waiting, tasks: d.tasks}
 	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
 	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
-	d.selector.ring, d.selector.open = cfg.Ring, d.open
-	d.limits = newTenantLimits(d.cfg, d.store, d.tasks, d.inFlight, d.tokens)
+	d.selector.ring, d.selector.waiting = cfg.Ring, d.Waiting
+	d.limits = tenants.NewJobs(tenants.JobsOptions{
+		Gate: cfg.Tenants, Records: d.store, Tasks: d.tasks, Errors: d.store.StoreErrors, NextName: d.tokens.next,
+		MaxWaiting: cmp.Or(cfg.MaxWaiting, waiting.DefaultMaxWaiting),
+	})
 	d.runner = &runner{
-		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, line: d.Line,
+		cfg: d.cfg, limits: d.limits, store: d.store, fleet: fl, selector: d.selector, spread: d.spread, slots: d.slots, waiting: d.Waiting,
 		inFlight: d.inFlight, tokens: d.tokens,
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
 		deliver: run.NewLimit(d.tasks.Context(), cfg.ACKTimeout, nil), lost: newLostNodes(),
@@ -178,11 +179,39 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	return d
 }
 
+// waitingOptions returns what the queue of requests that wait is made of.
+func waitingOptions(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, m *telemetry.Metrics,
+	log *slog.Logger) waiting.Options {
+	o := waiting.Options{
+		Instance: cfg.Instance, Store: st, Fleet: fl, Picker: pk, Reachable: cfg.StoreReachable, Bus: cfg.Bus, Shared: cfg.Shared,
+		MaxWaiting: cfg.MaxWaiting, ReadWithin: cfg.DecideWithin, Metrics: &m.Waiting, Errors: st.StoreErrors, Log: log,
+	}
+	if cfg.Tenants != nil {
+		o.Weight = cfg.Tenants.Weight
+	}
+	return o
+}
+
 // Ring returns what this instance remembers of ended jobs and of decisions; nil: nothing.
 func (d *Dispatcher) Ring() *stats.JobRing { return d.cfg.Ring }
 
 // InFlight returns the number of in-flight jobs of this instance.
 func (d *Dispatcher) InFlight() int { return d.inFlight.len() }
+
+// InFlightByTenant counts the in-flight jobs of this instance by tenant.
+func (d *Dispatcher) InFlightByTenant() map[core.TenantID]int {
+	counts := make(map[core.TenantID]int)
+	d.inFlight.each(func(f *inFlightJob) { counts[f.record().Tenant]++ })
+	return counts
+}
+
+// RenewTenants restores the counts of jobs and of waiting requests that the store has lost, from time to time, until the context ends.
+func (d *Dispatcher) RenewTenants(ctx context.Context) {
+	d.limits.Keep(ctx, func(yield func(tenants.InFlightJob) bool) {
+		goOn := true
+		d.inFlight.each(func(f *inFlightJob) { goOn = goOn && yield(tenants.InFlightJob{Job: f.record(), Deadline: f.deadline}) })
+	})
+}
 
 // InFlightByDirection counts the in-flight jobs of this instance by direction.
 func (d *Dispatcher) InFlightByDirection() map[core.Direction]int {
@@ -233,4 +262,5 @@ func (d *Dispatcher) Close() {
 	d.tasks.Refuse()
 	d.inFlight.stopTimers()
 	d.tasks.Close()
+	d.Waiting.Close()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -26,8 +27,8 @@ type Explanation struct {
 	// Pools are the capability pools, at most MaxExplainedPools; none if the fleet is not divided.
 	Pools          []ExplainedPool
 	PoolsTruncated bool
-	BoundPool      core.PoolID    // to which the tenant is bound; empty: none
-	Wait           *ExplainedWait // what the wait for a slot would be; nil: a slot is free, or no node is capable
+	BoundPool      core.PoolID        // to which the tenant is bound; empty: none
+	Wait           *waiting.Explained // what the wait for a slot would be; nil: a slot is free, or no node is capable
 }
 
 // ExplainedNode says why one node could take the job or not.
@@ -55,8 +56,12 @@ type ExplainParams struct {
 func (d *Dispatcher) Explain(ctx context.Context, p ExplainParams) (Explanation, error) {
 	p.Spec.LastNode = d.spread.lastNode(ctx, &p.Spec)
 	x, err := d.selector.explain(ctx, &p)
-	if err == nil && x.Verdict == wire.AllCandidatesFullOrFailed {
-		err = d.explainWait(ctx, &p, &x)
+	if err != nil || x.Verdict != wire.AllCandidatesFullOrFailed {
+		return x, err
+	}
+	x.Wait, err = d.Waiting.Explain(ctx, &waiting.ExplainParams{Spec: p.Spec, OnlyTenant: p.OnlyTenant})
+	if ms := p.Spec.Options.MaxWaitMS; err == nil && x.Wait.Refusal != "" && ms != nil && *ms > 0 {
+		x.Verdict = x.Wait.Refusal
 	}
 	return x, err
 }
@@ -84,13 +89,13 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, ExplainParams: p,
 		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict, pools: newPoolExplainer(s.fleet.Divided(), spec),
 	}
-	waiting := s.open.waitingFor(ctx)
+	claims := s.waiting.Claims(ctx)
 	for i, n := range all {
 		reason := s.picker.Filter(&q, n)
 		if reason == core.ReasonNone || reason.Soft() {
 			if !occupancy[i].Free() {
 				reason = unfreeReason(&occupancy[i])
-			} else if waiting.wants(n) {
+			} else if claims.Want(n) {
 				reason = core.ReasonFull // its slots are for those who wait
 			}
 		}

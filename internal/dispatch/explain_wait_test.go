@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -45,8 +47,8 @@ func TestExplainSaysWhatTheWaitWouldBe(t *testing.T) {
 		french := func(s *core.Spec) { s.Direction = core.Direction{Src: "fr", Tgt: "de"} }
 		busy := h.acknowledge(h.dispatch(withRequestID("busy")))
 		h.dispatch(withRequestID("busy-fr"), french)
-		if x := h.explainWait(0, false); x.Verdict != wire.AllCandidatesFullOrFailed || !cmp.Equal(x.Wait, &dispatch.ExplainedWait{
-			Place: 1, Estimate: dispatch.EstimateUnknown,
+		if x := h.explainWait(0, false); x.Verdict != wire.AllCandidatesFullOrFailed || !cmp.Equal(x.Wait, &waiting.Explained{
+			Place: 1, Estimate: waiting.EstimateUnknown,
 			Detail: "With options.max_wait_ms it would wait as number 1 of its tenant; how long is not known.",
 		}) {
 			t.Errorf("nobody waits: %s %+v", x.Verdict, x.Wait)
@@ -54,11 +56,11 @@ func TestExplainSaysWhatTheWaitWouldBe(t *testing.T) {
 		start := func(id string, change ...func(*core.Spec)) *waitingRequest {
 			return h.startWaiting(h.t.Context(), id, time.Minute, change...)
 		}
-		waiting := []*waitingRequest{start("a-1", ofTenant("acme")), start("a-2", ofTenant("acme")), start("b-1", ofTenant("beta")),
+		waiters := []*waitingRequest{start("a-1", ofTenant("acme")), start("a-2", ofTenant("acme")), start("b-1", ofTenant("beta")),
 			start("r-1", ofTenant("beta"), requiring("asr"))}
 		start("f-1", ofTenant("beta"), french)
-		want := &dispatch.ExplainedWait{
-			Place: 3, TenantWaiting: 2, Estimate: dispatch.EstimateUnknown, OtherTenants: 1, OtherClasses: 1,
+		want := &waiting.Explained{
+			Place: 3, TenantWaiting: 2, Estimate: waiting.EstimateUnknown, OtherTenants: 1, OtherClasses: 1,
 			Detail: "With options.max_wait_ms it would wait as number 3 of its tenant; how long is not known. Of other tenants, 1 wait " +
 				"for the same. In other classes, 1 wait for some of the same nodes.",
 		}
@@ -79,8 +81,8 @@ func TestExplainSaysWhatTheWaitWouldBe(t *testing.T) {
 				t.Fatal(err)
 			}
 			synctest.Wait()
-			busy = h.acknowledge(takePlaced(t, &waiting))
-			waiting = append(waiting, start(fmt.Sprint("n-", i), ofTenant("beta")))
+			busy = h.acknowledge(takePlaced(t, &waiters))
+			waiters = append(waiters, start(fmt.Sprint("n-", i), ofTenant("beta")))
 		}
 		x := h.explainWait(0, false, ofTenant("acme"))
 		if x.Verdict != wire.AllCandidatesFullOrFailed || x.Wait.Estimate < time.Second || x.Wait.Refusal != "" {

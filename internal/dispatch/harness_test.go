@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -12,6 +13,9 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 
 	"github.com/lingua-scheduler/lingua/internal/health"
 
@@ -55,6 +59,24 @@ type harness struct {
 	stopFollower func()
 }
 
+// offerBus passes offers to other dispatchers as the bus does.
+type offerBus func(ctx context.Context, to core.InstanceID, o waiting.Offer) error
+
+func (b offerBus) Send(ctx context.Context, to core.InstanceID, _ bus.Kind, _ time.Duration, body any) error {
+	return b(ctx, to, body.(waiting.Offer))
+}
+
+// receiveOffer gives an offer of another instance to a dispatcher.
+func receiveOffer(d *dispatch.Dispatcher, o waiting.Offer) {
+	body, err := json.Marshal(o)
+	if err != nil {
+		panic(err)
+	}
+	if err := d.Handlers()["wait_offer"].Handle(context.Background(), &bus.Message{Body: body}); err != nil {
+		panic(err)
+	}
+}
+
 // logBuffer has what was logged.
 type logBuffer struct {
 	mu   sync.Mutex
@@ -91,13 +113,15 @@ func runWith(t *testing.T, change func(*dispatch.Config), fn func(h *harness)) {
 		if change != nil {
 			change(&cfg)
 		}
+		cfg.Shared = cfg.Shared || cfg.Bus != nil
 		log := slog.New(slog.NewTextHandler(&h.warnings, &slog.HandlerOptions{Level: slog.LevelWarn}))
 		m := telemetry.New()
 		h.picker, h.metrics, h.log = pick.New(h.fleet, policy, nil), m, log
 		h.dispatcher = dispatch.New(cfg, h.store, h.fleet, h.picker, h.transport, &h.outcomes, m, log)
 		h.fleet.OnLost(h.dispatcher.ConnectionChanged)
 		defer h.startMarking()()
-		h.registry = nodes.New(nodes.Config{Instance: "i-test", Unavailable: h.unavailable}, h.store, h.fleet, h.dispatcher, m, log)
+		h.registry = nodes.New(nodes.Config{Instance: "i-test", Unavailable: h.unavailable}, h.store, h.fleet, nodes.JobsOf(h.dispatcher),
+			m, log)
 		follower := &fleet.Follower{Fleet: h.fleet, Nodes: mem, Marks: mem, Log: log, OnSilent: h.registry.MoveJobsOfSilent}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
@@ -210,17 +234,17 @@ func reportOf(p dispatch.Placement) dispatch.Report {
 }
 
 func (h *harness) ack(p dispatch.Placement) error {
-	return h.dispatcher.Ack(h.t.Context(), reportOf(p))
+	return h.dispatcher.Reports.Ack(h.t.Context(), reportOf(p))
 }
 
 func (h *harness) done(p dispatch.Placement) error {
 	h.transport.drop(p)
-	return h.dispatcher.Done(h.t.Context(), reportOf(p), []byte(`{"text_tgt":"x"}`))
+	return h.dispatcher.Reports.Done(h.t.Context(), reportOf(p), []byte(`{"text_tgt":"x"}`))
 }
 
 func (h *harness) fail(p dispatch.Placement, reason core.Reason) error {
 	h.transport.drop(p)
-	return h.dispatcher.Fail(h.t.Context(), reportOf(p), reason, "")
+	return h.dispatcher.Reports.Fail(h.t.Context(), reportOf(p), reason, "")
 }
 
 func (h *harness) job(id core.JobID) *core.Job {
@@ -478,7 +502,7 @@ func (h *harness) dispatchAcknowledged(on *dispatch.Dispatcher, s core.Spec) dis
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	if err := on.Ack(h.t.Context(), reportOf(p)); err != nil {
+	if err := on.Reports.Ack(h.t.Context(), reportOf(p)); err != nil {
 		h.t.Fatal(err)
 	}
 	return p

@@ -37,7 +37,7 @@ type inFlightJob struct {
 	ended       bool
 	// on which the job counts as one of this instance; nil: on none, because it was reserved by another or selects a node
 	node  *fleet.Node
-	watch *probeWatch // nil: no caller waits for the end
+	watch *testJob // nil: no caller waits for the end
 }
 
 // record returns the job's record as it was last read.

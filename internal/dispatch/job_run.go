@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -225,7 +226,7 @@ func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
 		j.runner.metrics.NodeBusy.Inc()
 	}
 	if n != nil && (f.reason == core.ReasonNodeBusy || f.reason == core.ReasonDeliveryRefused) {
-		j.runner.line.recordRefusal(n)
+		j.runner.waiting.NodeRefused(n)
 	}
 	if isMissedACK(f.reason) {
 		j.runner.metrics.ACKTimeouts.Inc()
@@ -268,20 +269,26 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 		defer steps.Export(j.trace.Retry(j.job.Token))
 	}
 	renew := time.Now().Add(retryLease / 2)
-	queue := retryWait{run: j, backoff: telemetry.StoreBackoff, since: j.runner.lost.since(j.job.Node)}
-	defer queue.leave()
+	backoff := telemetry.StoreBackoff // for waits that are not for a slot
+	ticket := j.ticket()
+	defer ticket.Leave()
+	var offered core.NodeID
 	for repeated := false; ; repeated = true {
+		decide := j.runner.decide.Context() // ends with the fence
 		r := slotRequest{
-			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.runner.tokens.next(),
-			tried: j.tried, avoidOwner: j.avoidOwner, firstPool: j.job.Pool.ID, offered: queue.offered, recorded: true, steps: steps,
+			job: j.job.ID, spec: &j.job.Spec, attempt: attempt, token: j.runner.tokens.next(), tried: j.tried, avoidOwner: j.avoidOwner,
+			firstPool: j.job.Pool.ID, offered: offered, recorded: true, steps: steps,
 		}
 		if repeated {
 			r.tried = j.excluded() // no other node could take it
 		}
-		to, refusal := j.runner.selector.selectNode(j.runner.decide.Context(), &r) // a context that ends with the fence
+		if offered == "" {
+			r.claims = j.runner.waiting.Claims(decide)
+		}
+		to, refusal := j.runner.selector.selectNode(decide, &r)
 		switch {
 		case refusal == nil:
-			queue.served()
+			ticket.Served()
 			return j.moveTo(ctx, f, j.retryHolder(), to)
 		case ctx.Err() != nil:
 			return false // closing: another instance takes the retry over
@@ -289,7 +296,7 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 			j.refusedSelection = r.refused
 			j.failJob(ctx, f, core.ReasonAllFull)
 			return false
-		case !time.Now().Add(queue.backoff.Next()).Before(j.entry.deadline):
+		case !time.Now().Add(backoff.Next()).Before(j.entry.deadline):
 			if r.refused != nil {
 				j.runner.selector.pools.failed(r.refused)
 			}
@@ -306,7 +313,16 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 			j.runner.tasks.Go(func(ctx context.Context) { detached.continueElsewhere(ctx, f) })
 			return false
 		}
-		if !queue.await(ctx, refusal, earlier(renew, j.entry.deadline)) {
+		var e *wire.Error
+		// The first selection avoids the nodes that had the job; the next one may choose some of them. An offer of a node that must not get
+		// the job is for others.
+		if refusal.Code == wire.AllCandidatesFullOrFailed && repeated && !slices.Contains(j.excluded(), offered) {
+			offered, e = ticket.Await(ctx, earlier(renew, j.entry.deadline))
+		} else {
+			ticket.Leave()
+			offered, e = "", refusal
+		}
+		if e != nil && !backoff.Wait(ctx) || ctx.Err() != nil {
 			return false
 		}
 		if !time.Now().Before(renew) {
@@ -316,6 +332,17 @@ func (j *jobRun) reassign(ctx context.Context, f attemptFailure) bool {
 			renew = time.Now().Add(retryLease / 2)
 		}
 	}
+}
+
+// ticket returns the ticket with which a job that is retried waits for a slot, beside the requests. It counts as waiting from when its node
+// lost its connection.
+func (j *jobRun) ticket() *waiting.Ticket {
+	return j.runner.waiting.Ticket(waiting.Entry{
+		Job: j.job.ID, Spec: &j.job.Spec, Since: j.runner.lost.since(j.job.Node), Until: j.entry.deadline, Accepted: true,
+		Except: func() []core.NodeID {
+			return slices.DeleteFunc(j.excluded(), func(id core.NodeID) bool { return j.runner.fleet.Node(id) == nil })
+		},
+	})
 }
 
 func earlier(a, b time.Time) time.Time {

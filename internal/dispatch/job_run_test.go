@@ -50,7 +50,7 @@ func TestOlderMoveDoesNotHideNewerOne(t *testing.T) {
 				t.Errorf("leases of node-b: %v, %v", leases, err)
 			}
 			leases[0].Young = false
-			h.dispatcher.MoveOrphans(leases)
+			h.dispatcher.Reconciler.MoveOrphans(leases)
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
 		}
@@ -81,7 +81,7 @@ func TestACKBeforeDeliveryTimesOut(t *testing.T) {
 				t.Errorf("jobs %v, %v", jobs, err)
 				return
 			}
-			if err := h.dispatcher.Ack(h.t.Context(), dispatch.Report{Job: jobs[0].ID, Holder: jobs[0].Holder}); err != nil {
+			if err := h.dispatcher.Reports.Ack(h.t.Context(), dispatch.Report{Job: jobs[0].ID, Holder: jobs[0].Holder}); err != nil {
 				t.Error(err)
 			}
 		}()

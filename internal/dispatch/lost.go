@@ -193,12 +193,12 @@ func (r *runner) moveJobs(ctx context.Context, id core.NodeID, jobs []*inFlightJ
 		j := r.resumeEntry(job, f)
 		j.exclude(job.Holder, core.ReasonDisconnected)
 		tried := append(j.excluded(), id)
-		class, _ := newWaitClass(r.fleet, &job.Spec, tried)
-		if refused[class.id] {
+		class := r.waiting.ClassID(&job.Spec, tried)
+		if refused[class] {
 			continue
 		}
 		done, free := j.moveIfFree(ctx, tried, sign)
-		refused[class.id] = !free
+		refused[class] = !free
 		if done {
 			moved++
 		}

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -82,7 +84,7 @@ func TestJobMovesFromLostNode(t *testing.T) {
 					t.Errorf("%d slots of the lost node are taken, want 1", n)
 				}
 				h.reconnect("node-a", 2)
-				wantCode(t, h.dispatcher.Done(h.t.Context(), reportOf(p), []byte(`{}`)), "STALE_ATTEMPT")
+				wantCode(t, h.dispatcher.Reports.Done(h.t.Context(), reportOf(p), []byte(`{}`)), "STALE_ATTEMPT")
 				stop := h.heartbeat("node-a", []store.ActiveJob{{Job: p.Job, Attempt: 1}})
 				if len(stop) != 1 {
 					t.Errorf("the node is told to stop %v, want the job", stop)
@@ -246,7 +248,7 @@ func TestMoveIsDecidedByTheRecord(t *testing.T) {
 			}
 		}, "node-a", core.StateCancelled},
 		"the process stands still until the job has moved": {func(h *harness, _ dispatch.Placement) {
-			if _, err := h.dispatcher.MoveJobsOfNode(h.t.Context(), "node-a"); err != nil {
+			if _, err := h.dispatcher.Reconciler.MoveJobsOfNode(h.t.Context(), "node-a"); err != nil {
 				h.t.Error(err)
 			}
 			synctest.Wait()
@@ -378,7 +380,7 @@ func TestTwoMovers(t *testing.T) {
 		h.addNode("node-b", 1)
 		h.addNode("node-c", 1)
 		// The other instance takes the job over, because this one seemed dead.
-		if err := other.TakeOverJobs(h.t.Context(), "i-test"); err != nil {
+		if err := other.Reconciler.TakeOverJobs(h.t.Context(), "i-test"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -421,7 +423,7 @@ func TestWaitCountsFromTheLoss(t *testing.T) {
 		sleep(time.Second)
 		since := make(map[core.JobID]int64)
 		for _, w := range h.queued() {
-			since[dispatch.WaiterJob(&w)] = w.Since
+			since[waiting.JobOf(&w)] = w.Since
 		}
 		requested := spec(withRequestID("request"))
 		if moved, asked := since[p.Job], since[requested.Job()]; moved == 0 || asked-moved != 2000 {

@@ -311,11 +311,11 @@ func TestProbeThroughAnotherInstance(t *testing.T) {
 		other := h.otherInstance()
 		defer other.Close()
 		out, err := h.probe(probeOf("node-a"), func(p dispatch.Placement) {
-			if err := other.Ack(h.t.Context(), reportOf(p)); err != nil {
+			if err := other.Reports.Ack(h.t.Context(), reportOf(p)); err != nil {
 				t.Error(err)
 			}
 			time.Sleep(time.Second)
-			if err := other.Done(h.t.Context(), reportOf(p), []byte(`{}`)); err != nil {
+			if err := other.Reports.Done(h.t.Context(), reportOf(p), []byte(`{}`)); err != nil {
 				t.Error(err)
 			}
 		})
@@ -353,14 +353,14 @@ func TestProbeOfADeadInstance(t *testing.T) {
 				placed := <-delivered
 				synctest.Wait()
 				if acknowledged {
-					if err := dead.Ack(h.t.Context(), reportOf(placed)); err != nil {
+					if err := dead.Reports.Ack(h.t.Context(), reportOf(placed)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				go dead.Close()
 				wantCode(t, <-failed, wire.SchedulerDependencyDown)
 				time.Sleep(3 * time.Second)
-				if err := h.dispatcher.TakeOverJobs(h.t.Context(), "i-other"); err != nil {
+				if err := h.dispatcher.Reconciler.TakeOverJobs(h.t.Context(), "i-other"); err != nil {
 					t.Fatal(err)
 				}
 				h.advance(8*time.Second, "node-a", "node-b")

@@ -39,7 +39,7 @@ func TestEveryRefusalIsObserved(t *testing.T) {
 		h.addNode("node-a", 1)
 		h.acknowledge(h.dispatch())
 		waits := h.startWaiting(h.t.Context(), "waits", 3*time.Second)
-		if diff := cmp.Diff(map[core.Direction]int{spec().Direction: 1}, h.dispatcher.WaitingByDirection()); diff != "" {
+		if diff := cmp.Diff(map[core.Direction]int{spec().Direction: 1}, h.dispatcher.Waiting.WaitingByDirection()); diff != "" {
 			t.Errorf("requests that wait (-want +got):\n%s", diff)
 		}
 		h.advance(4*time.Second, "node-a")
@@ -52,7 +52,7 @@ func TestEveryRefusalIsObserved(t *testing.T) {
 		if diff := cmp.Diff([]time.Duration{0, 3 * time.Second}, observer.waited); diff != "" {
 			t.Errorf("waited (-want +got):\n%s", diff)
 		}
-		if n := len(h.dispatcher.WaitingByDirection()); n != 0 {
+		if n := len(h.dispatcher.Waiting.WaitingByDirection()); n != 0 {
 			t.Errorf("%d directions have requests that wait", n)
 		}
 	})

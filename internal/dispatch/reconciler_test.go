@@ -223,9 +223,9 @@ func TestUnlistedJobsOfRegisteredNodeAreMoved(t *testing.T) {
 		}
 		r := reportOf(kept)
 		r.Epoch = before
-		wantCode(t, h.dispatcher.Ack(h.t.Context(), r), wire.StaleEpoch)
+		wantCode(t, h.dispatcher.Reports.Ack(h.t.Context(), r), wire.StaleEpoch)
 		r.Epoch = after
-		if err := h.dispatcher.Ack(h.t.Context(), r); err != nil {
+		if err := h.dispatcher.Reports.Ack(h.t.Context(), r); err != nil {
 			t.Errorf("ACK in the new epoch: %v", err)
 		}
 		if err := h.done(kept); err != nil {
@@ -272,7 +272,7 @@ func TestJobsOfEarlierStoreIncarnation(t *testing.T) {
 		}
 		// The instance that dispatched the job may write its record again: the node sends the result again later.
 		late := reportOf(h.newPlacement("job-of-old", "node-a", 2))
-		wantCode(t, h.dispatcher.Done(h.t.Context(), late, nil), wire.SchedulerDependencyDown)
+		wantCode(t, h.dispatcher.Reports.Done(h.t.Context(), late, nil), wire.SchedulerDependencyDown)
 
 		time.Sleep(10 * time.Second)
 		h.heartbeat("node-a", stray)
@@ -329,7 +329,7 @@ func TestOnlyMovedJobsAreLogged(t *testing.T) {
 		h.stopFollower() // the test calls MoveJobsOfSilent itself
 		var log bytes.Buffer
 		instance := func(id core.InstanceID) *nodes.Registry {
-			return nodes.New(nodes.Config{Instance: id, Presence: timing.Presence}, h.store, h.fleet, h.dispatcher, h.metrics,
+			return nodes.New(nodes.Config{Instance: id, Presence: timing.Presence}, h.store, h.fleet, nodes.JobsOf(h.dispatcher), h.metrics,
 				slog.New(slog.NewTextHandler(&log, nil)))
 		}
 		first, second := instance("i-1"), instance("i-2")

@@ -158,13 +158,6 @@ func (p *Reports) IsHolder(r *Report) bool {
 	return job != nil && isHolder(job, r)
 }
 
-// RecordPartial records that the node of an attempt has sent a partial result of it: the node is not silent.
-func (p *Reports) RecordPartial(id core.JobID, attempt int) {
-	if f := p.inFlight.get(id); f != nil && f.record().Attempt == attempt {
-		f.recordHeard(time.Now())
-	}
-}
-
 // MayUseAudio reports whether the sender of a report may read the audio of the job and upload its speech, as far as this instance knows:
 // the node is registered, and neither was its attempt given up nor does another node hold the job. It does not ask the store.
 func (p *Reports) MayUseAudio(r *Report) bool {

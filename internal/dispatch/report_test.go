@@ -42,10 +42,10 @@ func TestReportAboutAJobOfAnotherTenant(t *testing.T) {
 		p := h.dispatch()
 		for tenant, want := range map[core.TenantID]wire.Code{"beta": wire.NotFound, "": wire.NotHolder} {
 			r := dispatch.Report{Job: p.Job, Holder: core.Holder{Attempt: p.Attempt, Node: "node-gone"}, Tenant: tenant}
-			wantCode(t, h.dispatcher.Ack(t.Context(), r), want)
-			wantCode(t, h.dispatcher.Done(t.Context(), r, nil), want)
-			wantCode(t, h.dispatcher.Fail(t.Context(), r, core.ReasonNodeFailed, ""), want)
-			_, err := h.dispatcher.CheckHolder(t.Context(), r)
+			wantCode(t, h.dispatcher.Reports.Ack(t.Context(), r), want)
+			wantCode(t, h.dispatcher.Reports.Done(t.Context(), r, nil), want)
+			wantCode(t, h.dispatcher.Reports.Fail(t.Context(), r, core.ReasonNodeFailed, ""), want)
+			_, err := h.dispatcher.Reports.CheckHolder(t.Context(), r)
 			wantCode(t, err, want)
 		}
 	})
@@ -144,7 +144,7 @@ func TestRetryOutlivesEmptiedStore(t *testing.T) {
 		h.removeNode("node-a")
 		before := h.job(p.Job)
 		records.empty()
-		h.dispatcher.RestoreRecords()
+		h.dispatcher.Reconciler.RestoreRecords()
 		synctest.Wait()
 		if now := h.job(p.Job); now.State != core.StateRetrying || now.Version >= before.Version {
 			t.Fatalf("the record is %+v, was %+v", now, before)
@@ -301,9 +301,11 @@ func TestReportsNotFromTheHolderAreFenced(t *testing.T) {
 		unknown := p
 		unknown.Job = "job-unknown"
 		for _, send := range []func(dispatch.Report) error{
-			func(r dispatch.Report) error { return h.dispatcher.Ack(h.t.Context(), r) },
-			func(r dispatch.Report) error { return h.dispatcher.Done(h.t.Context(), r, nil) },
-			func(r dispatch.Report) error { return h.dispatcher.Fail(h.t.Context(), r, core.ReasonNodeFailed, "") },
+			func(r dispatch.Report) error { return h.dispatcher.Reports.Ack(h.t.Context(), r) },
+			func(r dispatch.Report) error { return h.dispatcher.Reports.Done(h.t.Context(), r, nil) },
+			func(r dispatch.Report) error {
+				return h.dispatcher.Reports.Fail(h.t.Context(), r, core.ReasonNodeFailed, "")
+			},
 		} {
 			wantCode(t, send(reportOf(foreign)), wire.NotHolder)
 			wantCode(t, send(reportOf(future)), wire.StaleAttempt)
@@ -420,7 +422,7 @@ func TestResultIsRepeatedAfterRegistration(t *testing.T) {
 		if r.Epoch = h.fleet.Node("node-a").Epoch(); r.Epoch <= first.Epoch {
 			t.Fatalf("registered again in epoch %d, after %d", r.Epoch, first.Epoch)
 		}
-		if err := h.dispatcher.Done(t.Context(), r, []byte(`{"text_tgt":"another"}`)); err != nil {
+		if err := h.dispatcher.Reports.Done(t.Context(), r, []byte(`{"text_tgt":"another"}`)); err != nil {
 			t.Errorf("the repeated result: %v", err)
 		}
 		if now := h.job(p.Job); now.State != core.StateDone || string(now.Result) != string(first.Result) {

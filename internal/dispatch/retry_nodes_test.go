@@ -33,7 +33,8 @@ func TestRetryOnTheOnlyNode(t *testing.T) {
 					t.Fatal(err)
 				}
 				first := h.job(p.Job)
-				if err := h.dispatcher.Fail(t.Context(), dispatch.Report{Job: p.Job, Holder: first.Holder}, c.reason, ""); err != nil {
+				if err := h.dispatcher.Reports.Fail(t.Context(), dispatch.Report{Job: p.Job, Holder: first.Holder}, c.reason,
+					""); err != nil {
 					t.Fatal(err)
 				}
 				h.transport.drop(p)

@@ -13,19 +13,21 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 )
 
 // runner starts, resumes and times the in-flight jobs of this instance. It holds what all jobRuns share.
 type runner struct {
 	cfg       *Config
-	limits    *tenantLimits
+	limits    *tenants.Jobs
 	store     *storeClient
 	fleet     *fleet.Fleet
 	spread    *spreader
 	selector  *selector
 	slots     *slots
-	line      *Line
+	waiting   *waiting.Queue
 	inFlight  *inFlightTable
 	tokens    *tokenSource
 	transport Transport
@@ -197,7 +199,7 @@ func (r *runner) retryReportOutcome(ctx context.Context, job *core.Job) bool {
 func (r *runner) jobEnded(applied *store.Applied) {
 	job, trace := applied.Job, r.traceOf(applied.Job.ID)
 	r.inFlight.remove(job.ID)
-	r.limits.jobEnded(job)
+	r.limits.JobEnded(job)
 	if applied.Outcome != store.Decided {
 		return
 	}

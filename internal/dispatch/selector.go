@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -15,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -26,7 +28,7 @@ type selector struct {
 	slots   *slots
 	prober  *prober
 	pools   poolCounter
-	open    *openClasses
+	waiting *waiting.Queue
 	ring    *stats.JobRing
 	metrics *telemetry.Metrics
 	log     *slog.Logger
@@ -56,6 +58,7 @@ type slotRequest struct {
 	token      core.Token
 	tried      []core.NodeID   // nodes that must not get the job
 	avoidOwner core.InstanceID // its nodes are chosen only if there are no others
+	claims     *waiting.Claims // of requests that wait for slots, which are not taken from them; nil: nobody waits
 	firstPool  core.PoolID     // the capability pool that is tried first if it is eligible; empty: none
 	offered    core.NodeID     // the only node that is tried, because a slot of it was offered; empty: any node
 	// recorded means that the job has a record: it is run to its end, so a preference that cannot be met is dropped.
@@ -96,7 +99,6 @@ func (s *selector) selectNode(ctx context.Context, r *slotRequest) (_ reservatio
 type search struct {
 	request *slotRequest
 	query   pick.Query
-	waiting *waitingFor  // requests that wait for slots of nodes, which are not taken from them
 	route   *fleet.Route // has all nodes for the direction
 	tried   triedPools
 	found   surveyResult
@@ -130,7 +132,6 @@ func (s *selector) selectOnce(ctx context.Context, r *slotRequest) finding {
 	if r.offered != "" {
 		return s.selectOffered(ctx, &x)
 	}
-	x.waiting = s.open.waitingFor(ctx)
 	if o.PreferredNode != "" && len(r.tried) == 0 {
 		res, ok, refusal := s.selectPreferred(ctx, &x)
 		if ok {
@@ -292,6 +293,34 @@ func (s *selector) selectPreferred(ctx context.Context, x *search) (reservation,
 	return reservation{}, false, nil
 }
 
+// selectOffered reserves the slot that a request was offered. If that is not possible, the request waits for the next offer. The instance
+// that made the offer has seen that the node gets jobs, and the ledger decides: what this one believes about its load and its last
+// heartbeat may be old.
+func (s *selector) selectOffered(ctx context.Context, x *search) finding {
+	id := x.request.offered
+	n := s.fleet.Node(id)
+	if n == nil { // it may have joined just now
+		if status, err := s.store.Node(ctx, id); err == nil {
+			s.fleet.Update(status)
+			n = s.fleet.Node(id)
+		}
+	}
+	if n == nil || slices.Contains(x.query.Tried, id) || s.picker.FilterDeclared(&x.query, n.Declared()) != core.ReasonNone {
+		return finding{refusal: waiting.Full()}
+	}
+	res, verdict, err := s.reserve(ctx, x, &x.query, fleet.MemberOf(n))
+	switch {
+	case err != nil:
+		return finding{refusal: store.Unavailable()}
+	case verdict != store.OK:
+		return finding{refusal: waiting.Full()}
+	}
+	res.pool = poolOf(&x.query, res.member.Declared())
+	s.pools.selected(x, res.pool.ID)
+	s.remember(x.request, &res, []core.Candidate{{Node: res.lease.Node}}, nil)
+	return finding{reservation: res, ok: true}
+}
+
 // hasOther reports whether a node other than the given ones could take a job if it had a free slot. A node that is drained,
 // disconnected or lacks a requirement is not worth waiting for.
 func (s *selector) hasOther(nodes []core.NodeID, spec *core.Spec) bool {
@@ -317,7 +346,7 @@ func (s *selector) queryOf(spec *core.Spec, tried []core.NodeID) (pick.Query, *f
 // it passes, asked once more.
 func (s *selector) reserve(ctx context.Context, x *search, q *pick.Query, m fleet.Member) (reservation, store.Verdict, error) {
 	r := x.request
-	if x.waiting.wants(m.Node) {
+	if r.claims.Want(m.Node) {
 		return reservation{}, store.Full, nil // its slots are for those who wait
 	}
 	for again := false; ; again = true {

@@ -136,3 +136,10 @@ func (f *inFlightJob) recordHeard(now time.Time) {
 	defer f.mu.Unlock()
 	f.heard = now
 }
+
+// RecordPartial records that the node of an attempt has sent a partial result of it: the node is not silent.
+func (d *Dispatcher) RecordPartial(id core.JobID, attempt int) {
+	if f := d.inFlight.get(id); f != nil && f.record().Attempt == attempt {
+		f.recordHeard(time.Now())
+	}
+}

@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 )
 
 // storeClient is the store, with its errors counted and logged.
@@ -26,7 +27,7 @@ type slots struct {
 	store     *storeClient
 	fleet     *fleet.Fleet
 	transport Transport
-	offerer   *offerer
+	waiting   *waiting.Queue
 	tasks     *run.Group
 }
 
@@ -58,7 +59,7 @@ func (s *slots) releaseUncertain(lease core.LeaseRef, n *fleet.Node) {
 
 func (s *slots) tryRelease(ctx context.Context, p store.ReleaseParams, n *fleet.Node) error {
 	if n != nil {
-		p.Done = func() { s.offerer.freed(n) }
+		p.Done = func() { s.waiting.SlotFreed(n) }
 	}
 	return s.store.Release(ctx, p)
 }

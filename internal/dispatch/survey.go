@@ -62,7 +62,7 @@ func (s *selector) selectAny(ctx context.Context, x *search, group pick.Group) f
 	}
 	x.found.add(&survey)
 	survey.Candidates = slices.DeleteFunc(survey.Candidates, func(m fleet.Member) bool {
-		if !x.waiting.wants(m.Node) {
+		if !x.request.claims.Want(m.Node) {
 			return false
 		}
 		x.found.reject(m.ID(), core.ReasonFull)

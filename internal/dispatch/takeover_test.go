@@ -34,11 +34,11 @@ func TestTakeOverJobs(t *testing.T) {
 				}
 				switch {
 				case c.acknowledged:
-					if err := dead.Ack(t.Context(), reportOf(p)); err != nil {
+					if err := dead.Reports.Ack(t.Context(), reportOf(p)); err != nil {
 						t.Fatal(err)
 					}
 				case c.retrying:
-					if err := dead.Fail(t.Context(), reportOf(p), core.ReasonModelNotAvailable, ""); err != nil {
+					if err := dead.Reports.Fail(t.Context(), reportOf(p), core.ReasonModelNotAvailable, ""); err != nil {
 						t.Fatal(err)
 					}
 				default:
@@ -47,7 +47,7 @@ func TestTakeOverJobs(t *testing.T) {
 				dead.Close()
 				h.addNode("node-b", 1)
 				time.Sleep(3 * time.Second) // until it is declared dead
-				if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+				if err := h.dispatcher.Reconciler.TakeOverJobs(t.Context(), "i-other"); err != nil {
 					t.Fatal(err)
 				}
 				// Without heartbeats. A retry belongs to its owner until its lease expires.
@@ -83,7 +83,7 @@ func TestTakeOverLeavesJobsOfLiveInstances(t *testing.T) {
 		h.addNode("node-b", 1)
 		p := h.dispatch()
 		time.Sleep(time.Second)
-		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-unknown"); err != nil {
+		if err := h.dispatcher.Reconciler.TakeOverJobs(t.Context(), "i-unknown"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -103,7 +103,7 @@ func TestDeadlineAfterTakeover(t *testing.T) {
 		began := time.Now()
 		h.advance(12*time.Second, "node-a") // within its first attempt
 		dead.Close()
-		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+		if err := h.dispatcher.Reconciler.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		for !h.job(p.Job).State.Terminal() {
@@ -126,7 +126,7 @@ func TestHandedOffRetryEndsWithoutTakeover(t *testing.T) {
 		p := h.dispatchAcknowledged(leaving, spec())
 		time.Sleep(5 * time.Second)
 		// The connection of node-a is lost and its grace period is over, as in nodes.Registry.MarkLost on the leaving instance.
-		if _, err := leaving.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
+		if _, err := leaving.Reconciler.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -164,7 +164,7 @@ func TestTakeOverRetryOfAnotherInstancesJob(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		a := h.otherInstance()
-		if _, err := a.MoveJobsOfNode(t.Context(), "node-a"); err != nil { // its connection to the node broke
+		if _, err := a.Reconciler.MoveJobsOfNode(t.Context(), "node-a"); err != nil { // its connection to the node broke
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -174,7 +174,7 @@ func TestTakeOverRetryOfAnotherInstancesJob(t *testing.T) {
 		a.Close() // kill -9
 		time.Sleep(3 * time.Second)
 		h.addNode("node-b", 1)
-		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+		if err := h.dispatcher.Reconciler.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		h.advance(8*time.Second, "node-b")
@@ -197,7 +197,7 @@ func TestJobThatWaitsForAudioEndsAfterItsInstanceDied(t *testing.T) {
 		a := h.otherInstance(func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } })
 		p := h.dispatchAcknowledged(a, spec(ofSession))
 		time.Sleep(5 * time.Second)
-		if _, err := a.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
+		if _, err := a.Reconciler.MoveJobsOfNode(t.Context(), "node-a"); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -206,7 +206,7 @@ func TestJobThatWaitsForAudioEndsAfterItsInstanceDied(t *testing.T) {
 		a.Close()                    // kill -9
 		time.Sleep(3 * time.Second)
 		h.addNode("node-b", 1)
-		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+		if err := h.dispatcher.Reconciler.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		h.advance(70*time.Second+2*time.Minute, "node-b")
@@ -233,7 +233,7 @@ func TestChecksOfTakenOverJobsAreSpread(t *testing.T) {
 			AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2,
 		}, st, h.fleet, h.picker, h.transport, nil, h.metrics, h.log)
 		defer successor.Close()
-		if err := successor.TakeOverJobs(t.Context(), "i-other"); err != nil {
+		if err := successor.Reconciler.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
@@ -328,13 +328,13 @@ func TestTakenOverRetryKeepsFreeAttempt(t *testing.T) {
 		h.addNode("node-a", 1)
 		dead := h.otherInstance()
 		p := h.dispatchAcknowledged(dead, spec())
-		if err := dead.Fail(t.Context(), reportOf(p), core.ReasonNodeBusy, ""); err != nil {
+		if err := dead.Reports.Fail(t.Context(), reportOf(p), core.ReasonNodeBusy, ""); err != nil {
 			t.Fatal(err)
 		}
 		dead.Close()
 		h.addNode("node-b", 1)
 		time.Sleep(3 * time.Second)
-		if err := h.dispatcher.TakeOverJobs(t.Context(), "i-other"); err != nil {
+		if err := h.dispatcher.Reconciler.TakeOverJobs(t.Context(), "i-other"); err != nil {
 			t.Fatal(err)
 		}
 		for range 80 {

@@ -37,7 +37,7 @@ func TestTenantAtItsLimitHoldsNoTurn(t *testing.T) {
 		atLimit := h.startWaiting(h.t.Context(), "r2", 20*time.Second, ofAcme("r2"))
 		h.advance(time.Second, "node-a")
 		other := h.startWaiting(h.t.Context(), "other", 20*time.Second)
-		if n := h.dispatcher.Waiting(); n != 1 {
+		if n := h.dispatcher.Waiting.Waiting(); n != 1 {
 			t.Errorf("%d requests wait in the queue, want the one that may have a slot", n)
 		}
 		freed := time.Now()

@@ -12,22 +12,22 @@ import (
 // This file has what the trace of a job records on its way through this package.
 
 // beginTrace finds the trace of a request's job, and begins to record the steps of the request in it.
-func (d *Dispatcher) beginTrace(r *Request) {
+func (d *Dispatcher) beginTrace(c *call) {
 	if d.cfg.Tracer == nil {
 		return
 	}
-	r.trace = d.cfg.Tracer.Of(r.Job())
-	if r.Steps == nil {
-		r.Steps = r.trace.Steps()
+	c.trace = d.cfg.Tracer.Of(c.id)
+	if c.Steps == nil {
+		c.Steps = c.trace.Steps()
 	}
 }
 
 // exemplar returns the id of the trace of a request for the metrics. A request over HTTP that was refused has no trace.
-func (r *Request) exemplar(refused bool) string {
-	if refused && r.Utterance.Turn == 0 {
+func (c *call) exemplar(refused bool) string {
+	if refused && c.Utterance.Turn == 0 {
 		return ""
 	}
-	return r.trace.ExemplarID()
+	return c.trace.ExemplarID()
 }
 
 // traceOf returns the trace of a job, which need not be in flight here; nil if tracing is off.

@@ -94,7 +94,7 @@ func (c *cluster) startPeer(ctx context.Context, i int, spread bool) {
 		return rng.IntN(n)
 	})
 	p.dispatcher = dispatch.New(cfg, c.mem, p.fleet, picker, nodeLink{c, p}, resultLink{c, p}, metrics, log)
-	p.registry = nodes.New(nodes.Config{Instance: p.id}, c.mem, p.fleet, p.dispatcher, metrics, log)
+	p.registry = nodes.New(nodes.Config{Instance: p.id}, c.mem, p.fleet, nodes.JobsOf(p.dispatcher), metrics, log)
 	follower := &fleet.Follower{Fleet: p.fleet, Nodes: c.mem, Marks: c.mem, Log: log, OnSilent: p.registry.MoveJobsOfSilent}
 	c.tasks.Go(func() { follower.Run(ctx) })
 	c.peers = append(c.peers, p)
@@ -148,11 +148,11 @@ func (l nodeLink) Deliver(_ context.Context, to *core.Node, a *wire.Assignment) 
 		if at != l.from {
 			time.Sleep(hopTime)
 		}
-		if err := at.dispatcher.Ack(context.Background(), r); err != nil {
+		if err := at.dispatcher.Reports.Ack(context.Background(), r); err != nil {
 			l.t.Error(err)
 		}
 		time.Sleep(took)
-		if err := at.dispatcher.Done(context.Background(), r, []byte(`{}`)); err != nil {
+		if err := at.dispatcher.Reports.Done(context.Background(), r, []byte(`{}`)); err != nil {
 			l.t.Error(err)
 		}
 	})

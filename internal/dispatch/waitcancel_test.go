@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -16,7 +19,7 @@ import (
 // waitingJob returns the job of the only request that waits for a tenant.
 func (h *harness) waitingJob(tenant core.TenantID) core.JobID {
 	h.t.Helper()
-	v := h.viewWaiting(dispatch.WaitingParams{Tenant: &tenant})
+	v := h.viewWaiting(waiting.ViewParams{Tenant: &tenant})
 	if len(v.Requests) != 1 {
 		h.t.Fatalf("%d requests of %q wait, want 1", len(v.Requests), tenant)
 	}
@@ -119,7 +122,7 @@ func TestCancelIsKeptWhenATryFails(t *testing.T) {
 				return
 			}
 			h.store.failNext(false, "reserve", 1) // the reply is lost
-			if err := h.dispatcher.CancelWaitingHere(context.Background(), id); err != nil {
+			if err := h.dispatcher.Handlers()["wait_cancel"].Handle(context.Background(), &bus.Message{Body: []byte(`{"job":"` + id + `"}`)}); err != nil {
 				t.Error(err)
 			}
 		}

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
@@ -67,7 +69,7 @@ func (s *hookedStore) Probe(ctx context.Context, nodes []core.NodeID, into []sto
 func (h *harness) secondInstance(st dispatch.Store, fl *fleet.Fleet, change ...func(*dispatch.Config)) *dispatch.Dispatcher {
 	cfg := dispatch.Config{
 		Instance: "i-second", DecideWithin: 400 * time.Millisecond, ACKTimeout: 2 * time.Second,
-		AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2, AudioGrace: time.Minute,
+		AttemptTimeout: timing.Attempt, JobTimeout: timing.Job, MaxRetry: 2, AudioGrace: time.Minute, Shared: true,
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -89,9 +91,9 @@ func waitOn(ctx context.Context, d *dispatch.Dispatcher, id string, wait time.Du
 	one := &waitingRequest{beganAt: time.Now(), done: make(chan struct{})}
 	go func() {
 		defer close(one.done)
-		one.placement, _ = d.DispatchWaiting(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...)}, dispatch.Wait{
+		one.placement, _ = d.Dispatch(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...), Wait: dispatch.Wait{
 			Since: one.beganAt, Until: one.beganAt.Add(wait), Join: one.beganAt.Add(2 * time.Second),
-		})
+		}})
 		one.endedAt = time.Now()
 	}()
 	synctest.Wait()
@@ -102,7 +104,7 @@ func waitOn(ctx context.Context, d *dispatch.Dispatcher, id string, wait time.Du
 func (h *harness) finish(d *dispatch.Dispatcher, p dispatch.Placement) {
 	h.t.Helper()
 	h.transport.drop(p)
-	if err := d.Done(h.t.Context(), reportOf(p), []byte(`{"text_tgt":"x"}`)); err != nil {
+	if err := d.Reports.Done(h.t.Context(), reportOf(p), []byte(`{"text_tgt":"x"}`)); err != nil {
 		h.t.Error(err)
 	}
 }
@@ -112,10 +114,10 @@ func TestOfferedNodeSeemsBusy(t *testing.T) {
 	t.Parallel()
 	var other atomic.Pointer[dispatch.Dispatcher]
 	runWith(t, func(c *dispatch.Config) {
-		c.SendOffer = func(_ context.Context, _ core.InstanceID, o dispatch.WaitOffer) error {
-			other.Load().ReceiveOffer(o)
+		c.Bus = offerBus(func(_ context.Context, _ core.InstanceID, o waiting.Offer) error {
+			receiveOffer(other.Load(), o)
 			return nil
-		}
+		})
 	}, func(h *harness) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())

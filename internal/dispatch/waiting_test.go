@@ -30,9 +30,9 @@ func (h *harness) startWaiting(ctx context.Context, id string, d time.Duration, 
 	one := &waitingRequest{beganAt: time.Now(), done: make(chan struct{})}
 	go func() {
 		defer close(one.done)
-		p, err := h.dispatcher.DispatchWaiting(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...)}, dispatch.Wait{
+		p, err := h.dispatcher.Dispatch(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...), Wait: dispatch.Wait{
 			Since: one.beganAt, Until: one.beganAt.Add(d), Join: one.beganAt.Add(2 * time.Second),
-		})
+		}})
 		one.placement, one.endedAt = p, time.Now()
 		errors.As(err, &one.err)
 	}()
@@ -118,7 +118,7 @@ func TestWaitersAreWokenOldestFirst(t *testing.T) {
 			list = append(list, h.startWaiting(h.t.Context(), fmt.Sprint("w-", i), 30*time.Second))
 			time.Sleep(10 * time.Millisecond)
 		}
-		if n := h.dispatcher.Waiting(); n != 5 {
+		if n := h.dispatcher.Waiting.Waiting(); n != 5 {
 			t.Errorf("%d requests wait, want 5", n)
 		}
 		for i := range 5 {
@@ -138,8 +138,8 @@ func TestWaitersAreWokenOldestFirst(t *testing.T) {
 			}
 			busy = h.acknowledge(list[i].placement)
 		}
-		if n, selections := h.countRefusals(); n != 0 || selections != 0 || h.dispatcher.Waiting() != 0 {
-			t.Errorf("%v refusals, %v selections without a node, %d wait", n, selections, h.dispatcher.Waiting())
+		if n, selections := h.countRefusals(); n != 0 || selections != 0 || h.dispatcher.Waiting.Waiting() != 0 {
+			t.Errorf("%v refusals, %v selections without a node, %d wait", n, selections, h.dispatcher.Waiting.Waiting())
 		}
 	})
 }
@@ -226,8 +226,8 @@ func TestCancelledWaitEnds(t *testing.T) {
 		one := h.startWaiting(ctx, "w", 30*time.Second)
 		cancel()
 		synctest.Wait()
-		if !one.hasEnded() || h.dispatcher.Waiting() != 0 {
-			t.Errorf("%v, %d wait", one.hasEnded(), h.dispatcher.Waiting())
+		if !one.hasEnded() || h.dispatcher.Waiting.Waiting() != 0 {
+			t.Errorf("%v, %d wait", one.hasEnded(), h.dispatcher.Waiting.Waiting())
 		}
 	})
 }

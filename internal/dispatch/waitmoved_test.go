@@ -35,7 +35,7 @@ func TestWaitFollowsThePools(t *testing.T) {
 				h.advance(time.Second, "g", "s")
 				h.fleet.SetPools(change.after)
 				h.advance(time.Second, "g", "s")
-				if n := h.dispatcher.Waiting(); n != 1 || w.hasEnded() {
+				if n := h.dispatcher.Waiting.Waiting(); n != 1 || w.hasEnded() {
 					t.Fatalf("%d requests wait, and it has ended: %v, %v", n, w.hasEnded(), w.err)
 				}
 				node := core.NodeID("s") // it may have the slot after the change only

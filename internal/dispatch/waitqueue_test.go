@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -137,14 +139,14 @@ func TestSameRequestJoinsTheWait(t *testing.T) {
 		ctx, cancel := context.WithCancel(h.t.Context())
 		first := h.startWaiting(ctx, "same", time.Minute)
 		second := h.startWaiting(h.t.Context(), "same", time.Minute)
-		if n := h.dispatcher.Waiting(); n != 1 {
+		if n := h.dispatcher.Waiting.Waiting(); n != 1 {
 			t.Errorf("%d requests wait, want 1", n)
 		}
 		cancel()
 		synctest.Wait()
-		if !first.hasEnded() || first.err == nil || second.hasEnded() || h.dispatcher.Waiting() != 1 {
+		if !first.hasEnded() || first.err == nil || second.hasEnded() || h.dispatcher.Waiting.Waiting() != 1 {
 			t.Fatalf("first ended %v with %v, second ended %v, %d wait", first.hasEnded(), first.err, second.hasEnded(),
-				h.dispatcher.Waiting())
+				h.dispatcher.Waiting.Waiting())
 		}
 		if err := h.done(busy); err != nil {
 			t.Fatal(err)
@@ -197,18 +199,18 @@ func TestWaitIsAnnounced(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = h.dispatcher.DispatchWaiting(h.t.Context(), dispatch.Request{Spec: spec(withRequestID("w"))}, dispatch.Wait{
+			_, _ = h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: spec(withRequestID("w")), Wait: dispatch.Wait{
 				Since: began, Until: began.Add(time.Minute), Announce: func(estimate time.Duration) {
 					announced = append(announced, time.Since(began), estimate)
 				},
-			})
+			}})
 		}()
 		time.Sleep(3 * time.Second)
 		if err := h.done(busy); err != nil {
 			t.Fatal(err)
 		}
 		<-done
-		if len(announced) != 2 || announced[0] != 250*time.Millisecond || announced[1] != dispatch.EstimateUnknown {
+		if len(announced) != 2 || announced[0] != 250*time.Millisecond || announced[1] != waiting.EstimateUnknown {
 			t.Errorf("announced after and with %v", announced)
 		}
 	})

@@ -7,6 +7,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 )
@@ -24,20 +27,20 @@ func (n *offerNetwork) fail(id core.InstanceID, fn func(ctx context.Context) err
 	n.fails[id] = fn
 }
 
-func (n *offerNetwork) send(ctx context.Context, to core.InstanceID, o dispatch.WaitOffer) error {
+func (n *offerNetwork) send(ctx context.Context, to core.InstanceID, o waiting.Offer) error {
 	n.mu.Lock()
 	d, fail := n.instances[to], n.fails[to]
 	n.mu.Unlock()
 	if fail != nil {
 		return fail(ctx)
 	}
-	d.ReceiveOffer(o)
+	receiveOffer(d, o)
 	return nil
 }
 
 // join adds an instance that sends offers through the network.
 func (n *offerNetwork) join(h *harness, id core.InstanceID) *dispatch.Dispatcher {
-	d := h.secondInstance(unsweptStore{h.store}, h.fleet, func(c *dispatch.Config) { c.Instance, c.SendOffer = id, n.send })
+	d := h.secondInstance(unsweptStore{h.store}, h.fleet, func(c *dispatch.Config) { c.Instance, c.Bus = id, offerBus(n.send) })
 	n.instances[id] = d
 	return d
 }
@@ -90,7 +93,7 @@ func TestSlowInstanceDelaysNoOffers(t *testing.T) {
 // not lose its place.
 func TestUnsentOfferGoesToTheNext(t *testing.T) {
 	t.Parallel()
-	for _, reason := range []error{dispatch.ErrInstanceAbsent, dispatch.ErrInboxFull} {
+	for _, reason := range []error{bus.ErrAbsent, bus.ErrFull} {
 		t.Run(reason.Error(), func(t *testing.T) {
 			t.Parallel()
 			runNetwork(t, 1, func(h *harness, n *offerNetwork, busy []dispatch.Placement) {
@@ -103,7 +106,7 @@ func TestUnsentOfferGoesToTheNext(t *testing.T) {
 				if first.hasEnded() || !next.hasEnded() || next.placement.Node != "node-a" {
 					t.Fatalf("placed: first %v, next %v", first.hasEnded(), next.hasEnded())
 				}
-				if err := n.instances["i-y"].Ack(h.t.Context(), reportOf(next.placement)); err != nil {
+				if err := n.instances["i-y"].Reports.Ack(h.t.Context(), reportOf(next.placement)); err != nil {
 					t.Fatal(err)
 				}
 				n.fail("i-x", nil)

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -58,10 +60,10 @@ func TestSweepOfALargeFleet(t *testing.T) {
 					id := core.InstanceID(fmt.Sprint("i-", i))
 					group[id] = h.secondInstance(h.store, h.fleet, func(c *dispatch.Config) {
 						c.Instance = id
-						c.SendOffer = func(_ context.Context, to core.InstanceID, o dispatch.WaitOffer) error {
-							group[to].ReceiveOffer(o)
+						c.Bus = offerBus(func(_ context.Context, to core.InstanceID, o waiting.Offer) error {
+							receiveOffer(group[to], o)
 							return nil
-						}
+						})
 					})
 					defer group[id].Close()
 				}
@@ -72,7 +74,7 @@ func TestSweepOfALargeFleet(t *testing.T) {
 					go func() {
 						<-w.done
 						if w.placement.Node != "" {
-							_ = group[id].Ack(ctx, reportOf(w.placement)) // else it is retried, and takes the slot of another
+							_ = group[id].Reports.Ack(ctx, reportOf(w.placement)) // else it is retried, and takes the slot of another
 						}
 						placed <- w.endedAt
 					}()
@@ -121,12 +123,12 @@ func TestNodeOfALostOfferIsProbed(t *testing.T) {
 		var sent atomic.Int64
 		offers := h.secondInstance(unsweptStore{h.store}, h.fleet, func(c *dispatch.Config) {
 			c.Instance = "i-offers"
-			c.SendOffer = func(_ context.Context, _ core.InstanceID, o dispatch.WaitOffer) error {
+			c.Bus = offerBus(func(_ context.Context, _ core.InstanceID, o waiting.Offer) error {
 				if sent.Add(1) > 2 {
-					waits.Load().ReceiveOffer(o)
+					receiveOffer(waits.Load(), o)
 				}
 				return nil
-			}
+			})
 		})
 		defer offers.Close()
 		waits.Store(h.secondInstance(unsweptStore{h.store}, h.fleet))
@@ -150,7 +152,7 @@ func TestNodeOfAReturnedOfferIsProbed(t *testing.T) {
 		d := h.secondInstance(unsweptStore{h.store}, h.fleet)
 		defer d.Close()
 		w := waitOn(h.t.Context(), d, "w", 20*time.Second)
-		d.NotifyFreeSlots(h.fleet.Node("node-0000")) // it is not free
+		d.Waiting.SlotSeen(h.fleet.Node("node-0000")) // it is not free
 		synctest.Wait()
 		h.releaseSilently(leases[0])
 		time.Sleep(200 * time.Millisecond)
@@ -169,13 +171,13 @@ func TestSweepOffersNoSlotTwice(t *testing.T) {
 			var waits atomic.Pointer[dispatch.Dispatcher]
 			offers := h.secondInstance(h.store, h.fleet, func(c *dispatch.Config) {
 				c.Instance = "i-offers"
-				c.SendOffer = func(_ context.Context, _ core.InstanceID, o dispatch.WaitOffer) error {
-					if dispatch.WaiterJob(&o.Waiter) == core.JobIDFor("", "first") {
+				c.Bus = offerBus(func(_ context.Context, _ core.InstanceID, o waiting.Offer) error {
+					if waiting.JobOf(&o.Waiter) == core.JobIDFor("", "first") {
 						time.Sleep(25 * time.Millisecond)
 					}
-					waits.Load().ReceiveOffer(o)
+					receiveOffer(waits.Load(), o)
 					return nil
-				}
+				})
 			})
 			defer offers.Close()
 			waits.Store(h.secondInstance(h.store, h.fleet))

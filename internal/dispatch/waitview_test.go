@@ -9,8 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 
@@ -21,14 +22,14 @@ import (
 )
 
 // viewWaiting is ViewWaiting with a new snapshot.
-func (h *harness) viewWaiting(p dispatch.WaitingParams) *dispatch.WaitingView {
+func (h *harness) viewWaiting(p waiting.ViewParams) *waiting.View {
 	h.t.Helper()
 	time.Sleep(300 * time.Millisecond) // an older snapshot is not shown
 	if p.Limit == 0 {
 		p.Limit = 1000
 	}
 	synctest.Wait()
-	v, err := h.dispatcher.ViewWaiting(h.t.Context(), p)
+	v, err := h.dispatcher.Waiting.View(h.t.Context(), p)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -36,7 +37,7 @@ func (h *harness) viewWaiting(p dispatch.WaitingParams) *dispatch.WaitingView {
 }
 
 // describe lists the requests of a view: tenant, request, pool, requirements, place.
-func describe(v *dispatch.WaitingView, names map[core.JobID]string) []string {
+func describe(v *waiting.View, names map[core.JobID]string) []string {
 	list := []string{}
 	for i := range v.Requests {
 		r := &v.Requests[i]
@@ -67,7 +68,7 @@ func TestViewWaiting(t *testing.T) {
 		start("early", 20*time.Second, ofTenant("delta"))
 		start("requires", 20*time.Second, ofTenant("gamma"), requiring("asr-small"))
 
-		all := h.viewWaiting(dispatch.WaitingParams{})
+		all := h.viewWaiting(waiting.ViewParams{})
 		want := []string{
 			`late delta "" en→zh [] 2`, `bound acme "large" en→zh [] 1`, `early delta "" en→zh [] 1`,
 			`requires gamma "" en→zh ["service(asr-small)"] 1`,
@@ -77,11 +78,11 @@ func TestViewWaiting(t *testing.T) {
 		}
 		for i := range all.Requests {
 			r := &all.Requests[i]
-			if r.Instance != "i-test" || r.Estimate != dispatch.EstimateUnknown || r.Deadline <= all.Now || r.Since >= all.Now {
+			if r.Instance != "i-test" || r.Estimate != waiting.EstimateUnknown || r.Deadline <= all.Now || r.Since >= all.Now {
 				t.Errorf("%s: %+v at %d", names[r.Job], r, all.Now)
 			}
 		}
-		counts := func(groups []dispatch.WaitingGroup) (list []string) {
+		counts := func(groups []waiting.ViewedGroup) (list []string) {
 			for _, g := range groups {
 				text := fmt.Sprintf("%q %d", g.Pool, g.Waiting)
 				if g.Tenant != nil {
@@ -105,15 +106,15 @@ func TestViewWaiting(t *testing.T) {
 
 		delta, large := core.TenantID("delta"), core.PoolID("large")
 		for name, c := range map[string]struct {
-			params dispatch.WaitingParams
+			params waiting.ViewParams
 			total  int
 			want   []string
 		}{
-			"tenant":  {dispatch.WaitingParams{Tenant: &delta}, 2, []string{want[0], want[2]}},
-			"pool":    {dispatch.WaitingParams{Pool: &large}, 1, want[1:2]},
-			"no pool": {dispatch.WaitingParams{Pool: new(core.PoolID)}, 3, []string{want[0], want[2], want[3]}},
-			"both":    {dispatch.WaitingParams{Tenant: &delta, Pool: &large}, 0, []string{}},
-			"limit":   {dispatch.WaitingParams{Limit: 3}, 4, want[:3]},
+			"tenant":  {waiting.ViewParams{Tenant: &delta}, 2, []string{want[0], want[2]}},
+			"pool":    {waiting.ViewParams{Pool: &large}, 1, want[1:2]},
+			"no pool": {waiting.ViewParams{Pool: new(core.PoolID)}, 3, []string{want[0], want[2], want[3]}},
+			"both":    {waiting.ViewParams{Tenant: &delta, Pool: &large}, 0, []string{}},
+			"limit":   {waiting.ViewParams{Limit: 3}, 4, want[:3]},
 		} {
 			v := h.viewWaiting(c.params)
 			if diff := cmp.Diff(c.want, describe(v, names)); diff != "" || v.Total != c.total || v.Truncated != (name == "limit") {
@@ -138,7 +139,7 @@ func TestKnowsPool(t *testing.T) {
 			want   bool
 		}{{"", nil, true}, {"large", nil, true}, {"unknown", nil, false}, {"", &beta, true}, {"large", &beta, false},
 			{"large", &acme, true}, {"small", &acme, false}} {
-			if got := h.dispatcher.KnowsPool(c.pool, c.tenant); got != c.want {
+			if got := h.dispatcher.Waiting.KnowsPool(c.pool, c.tenant); got != c.want {
 				t.Errorf("the pool %q for %v: %t", c.pool, c.tenant, got)
 			}
 		}
@@ -162,14 +163,14 @@ func TestViewHasAllPages(t *testing.T) {
 				}
 			}
 			go func() {
-				_, _ = h.dispatcher.DispatchWaiting(ctx, dispatch.Request{Spec: spec(change, withRequestID(fmt.Sprint("w-", i)))},
-					dispatch.Wait{
+				_, _ = h.dispatcher.Dispatch(ctx,
+					dispatch.Request{Spec: spec(change, withRequestID(fmt.Sprint("w-", i))), Wait: dispatch.Wait{
 						Since: time.Now(), Until: time.Now().Add(time.Minute), Join: time.Now(),
-					})
+					}})
 			}()
 		}
 		synctest.Wait()
-		v := h.viewWaiting(dispatch.WaitingParams{})
+		v := h.viewWaiting(waiting.ViewParams{})
 		got := make(map[string]int)
 		for i := range v.Requests {
 			got[v.Requests[i].Tenant]++
@@ -177,7 +178,7 @@ func TestViewHasAllPages(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" || v.Total != 300 || len(v.Classes) != 2 || len(v.Tenants) != 150 {
 			t.Errorf("total %d, %d classes, %d tenants (-want +got)\n%s", v.Total, len(v.Classes), len(v.Tenants), diff)
 		}
-		if v := h.viewWaiting(dispatch.WaitingParams{Limit: 10}); len(v.Requests) != 10 || len(v.Tenants) != 10 || len(v.Classes) != 2 ||
+		if v := h.viewWaiting(waiting.ViewParams{Limit: 10}); len(v.Requests) != 10 || len(v.Tenants) != 10 || len(v.Classes) != 2 ||
 			!v.Truncated {
 			t.Errorf("with a limit of 10: %d requests, %d tenants, truncated %t", len(v.Requests), len(v.Tenants), v.Truncated)
 		}
@@ -195,7 +196,7 @@ func TestViewWithoutStore(t *testing.T) {
 		one := h.startWaiting(h.t.Context(), "w", 30*time.Second)
 		h.store.failNext(true, "view_queue", 1000)
 		time.Sleep(time.Second)
-		_, err := h.dispatcher.ViewWaiting(h.t.Context(), dispatch.WaitingParams{Limit: 1})
+		_, err := h.dispatcher.Waiting.View(h.t.Context(), waiting.ViewParams{Limit: 1})
 		wantCode(t, err, wire.SchedulerDependencyDown)
 		if one.hasEnded() {
 			t.Errorf("the request does not wait: %v", one.err)
@@ -220,10 +221,10 @@ func TestWaitingShares(t *testing.T) {
 			waits[tenant] = append(waits[tenant], one)
 			go func() {
 				defer close(one.done)
-				one.placement, _ = h.dispatcher.DispatchWaiting(h.t.Context(), dispatch.Request{Spec: s}, dispatch.Wait{
+				one.placement, _ = h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: s, Wait: dispatch.Wait{
 					Since: one.beganAt, Until: one.beganAt.Add(10 * time.Minute), Join: one.beganAt,
 					Announce: func(d time.Duration) { estimates.Store(s.Job(), d+250*time.Millisecond) },
-				})
+				}})
 			}()
 			synctest.Wait()
 		}
@@ -254,7 +255,7 @@ func TestWaitingShares(t *testing.T) {
 			keep()
 			grant()
 		}
-		v := h.viewWaiting(dispatch.WaitingParams{})
+		v := h.viewWaiting(waiting.ViewParams{})
 		if len(v.Tenants) != 2 {
 			t.Fatalf("%+v", v.Tenants)
 		}
@@ -272,7 +273,7 @@ func TestWaitingShares(t *testing.T) {
 		h.checkWaitingCounts(80)
 		enqueue("beta")
 		compared := 0
-		for i, r := range h.viewWaiting(dispatch.WaitingParams{}).Requests {
+		for i, r := range h.viewWaiting(waiting.ViewParams{}).Requests {
 			if r.Since < time.Now().Add(-time.Second).UnixMilli() {
 				continue // somebody was served since
 			}
@@ -290,7 +291,7 @@ func TestWaitingShares(t *testing.T) {
 // checkWaitingCounts checks what metrics have of two tenants that have three requests each, but for one that was just served.
 func (h *harness) checkWaitingCounts(wantServed uint64) {
 	h.t.Helper()
-	counted := h.dispatcher.CountWaiting()
+	counted := h.dispatcher.Waiting.Counts()
 	if n := counted.Tenants; n["acme"]+n["beta"] != 5 || n["acme"] < 2 || n["beta"] < 2 || counted.Pools[""] != 5 {
 		h.t.Errorf("%+v wait", counted)
 	}
@@ -318,40 +319,4 @@ func (h *harness) waits(outcome string) *dto.Histogram {
 		h.t.Fatal(err)
 	}
 	return m.GetHistogram()
-}
-
-// TestShareBeginsAgain: what was counted before the queue has forgotten a tenant does not count.
-func TestShareBeginsAgain(t *testing.T) {
-	t.Parallel()
-	log, key := dispatch.NewShareLog(), core.TenantID("acme")
-	began := time.Now()
-	at := func(seconds int) time.Time { return began.Add(time.Duration(seconds) * time.Second) }
-	got := []dispatch.WaitShare{log.ShareOf(at(0), key, 7, 5)}
-	log.Record(at(0), key, 100, 90)
-	got = append(got, log.ShareOf(at(3), key, 104, 93))
-	log.Record(at(3), key, 104, 93) // too early
-	log.Record(at(10), key, 110, 95)
-	log.Record(at(20), key, 4, 2) // it has begun again
-	got = append(got, log.ShareOf(at(21), key, 5, 2.5), log.ShareOf(at(75), key, 6, 3))
-	for s := 30; s < 200; s += 5 {
-		log.Record(at(s), "beta", 1, 1)
-	}
-	got = append(got, log.ShareOf(at(200), key, 9, 9))
-	log.Record(at(210), key, 50, 40)
-	got = append(got, log.ShareOf(at(211), key, 51, 39.5)) // the estimate has become less
-	want := []dispatch.WaitShare{
-		{Granted: 7, Entitled: 5}, {Granted: 4, Entitled: 3, Window: 3 * time.Second},
-		{Granted: 15, Entitled: 7.5, Window: 21 * time.Second},
-		{Granted: 2, Entitled: 1, Window: 55 * time.Second}, {Granted: 9, Entitled: 9},
-		{Granted: 1, Window: time.Second},
-	}
-	if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-9)); diff != "" {
-		t.Errorf("shares (-want +got)\n%s", diff)
-	}
-	for i := range 3000 {
-		log.Record(at(1000), core.TenantID(fmt.Sprint(i)), 1, 1)
-	}
-	if n := log.Len(); n > 1000 {
-		t.Errorf("%d tenants are remembered", n)
-	}
 }

@@ -18,7 +18,7 @@ func TestDrainDuringRegistration(t *testing.T) {
 	t.Parallel()
 	for _, drained := range []bool{true, false} {
 		st, fl := newStore(), fleet.New(15*time.Second)
-		registry := nodes.New(nodes.Config{Instance: "i-a"}, st, fl, nil, telemetry.New(), slog.New(slog.DiscardHandler))
+		registry := nodes.New(nodes.Config{Instance: "i-a"}, st, fl, nodes.Jobs{}, telemetry.New(), slog.New(slog.DiscardHandler))
 		i := startInstance(t, st, "i-a", "i-a", false)
 		s := &Server{ServerOptions: ServerOptions{Instance: "i-a", Conns: i.Conns, Nodes: registry}}
 		registered, err := st.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "n", Health: core.HealthReady}, Load: core.UnknownLoad, Drained: !drained})

@@ -146,7 +146,7 @@ func (s *Server) handleAck(ctx context.Context, n *conn, in *wire.JobAck) *wire.
 	if e != nil {
 		return e
 	}
-	err := s.Jobs.Ack(ctx, r)
+	err := s.Jobs.Reports.Ack(ctx, r)
 	if err == nil {
 		return nil
 	}
@@ -198,7 +198,7 @@ func (s *Server) handlePartial(ctx context.Context, n *conn, in *wire.JobPartial
 	if !n.admitPartial(in.ActiveJob) {
 		return nil
 	}
-	if s.Jobs.IsHolder(&r) {
+	if s.Jobs.Reports.IsHolder(&r) {
 		s.Jobs.RecordPartial(r.Job, r.Attempt)
 		s.Sessions.DeliverPartial(in)
 	} else if to := n.partialReceiver(in.ActiveJob); to != "" {
@@ -226,7 +226,7 @@ func (s *Server) handleResult(ctx context.Context, n *conn, in *wire.JobResult) 
 	if in.TTS {
 		in.Result = withSpeech(in.Result, in.TTSAudio)
 	}
-	err := s.Jobs.Done(ctx, r, in.Result)
+	err := s.Jobs.Reports.Done(ctx, r, in.Result)
 	if err == nil && in.TTS {
 		n.speech.add(in.ActiveJob, speech)
 	}
@@ -286,7 +286,7 @@ func (s *Server) handleCancelled(ctx context.Context, n *conn, in *wire.JobCance
 		return e
 	}
 	n.recordEnd(in.ActiveJob)
-	return onlyStoreErrors(s.Jobs.Fail(ctx, r, core.ReasonCancelled, ""))
+	return onlyStoreErrors(s.Jobs.Reports.Fail(ctx, r, core.ReasonCancelled, ""))
 }
 
 func (s *Server) handleUnavailable(ctx context.Context, n *conn, in *wire.ModelNotAvailable) *wire.Error {
@@ -322,7 +322,7 @@ func (s *Server) handleLeave(ctx context.Context, n *conn, _ *wire.NodeLeave) *w
 // fail reports the failure of an attempt to the dispatcher.
 func (s *Server) fail(ctx context.Context, r dispatch.Report, nodeReason string) error {
 	reason, detail := convert.FailureReason(nodeReason)
-	return s.Jobs.Fail(ctx, r, reason, detail)
+	return s.Jobs.Reports.Fail(ctx, r, reason, detail)
 }
 
 // handleSpeech sends a piece of a spoken result on, if the result was accepted from this node.

@@ -37,7 +37,7 @@ func TestResumeToken(t *testing.T) {
 	}
 	s := &Server{ServerOptions: ServerOptions{
 		Instance: "i-a",
-		Nodes:    nodes.New(nodes.Config{Instance: "i-a"}, st, fleet.New(15*time.Second), nil, telemetry.New(), slog.New(slog.DiscardHandler)),
+		Nodes:    nodes.New(nodes.Config{Instance: "i-a"}, st, fleet.New(15*time.Second), nodes.Jobs{}, telemetry.New(), slog.New(slog.DiscardHandler)),
 	}}
 	token := func(id core.NodeID) string { return resumeToken(epochs[id], secretOf(id)) }
 	for name, c := range map[string]struct {

@@ -267,7 +267,7 @@ func (s *Server) resendAudio(n *conn, listed []wire.ActiveAttempt) {
 	for _, a := range listed {
 		job := core.JobID(a.JobID)
 		r := dispatch.Report{Job: job, Holder: core.Holder{Attempt: a.AttemptID, Node: n.id, Epoch: n.currentEpoch()}}
-		if !s.Jobs.IsHolder(&r) {
+		if !s.Jobs.Reports.IsHolder(&r) {
 			continue // it was given to another node meanwhile, or has ended
 		}
 		if clip := s.Conns.Audio.Clip(job); clip != nil && a.AudioChunks < clip.Chunks() {

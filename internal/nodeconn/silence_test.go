@@ -178,7 +178,7 @@ func TestRecordOfALinkSurvivesErrors(t *testing.T) {
 			log := slog.New(slog.DiscardHandler)
 			s := NewServer(ServerOptions{
 				Instance: "i-a", Conns: i.Conns, Presence: watchPresence, Log: log,
-				Nodes: nodes.New(nodes.Config{Instance: "i-a"}, st, fleet.New(watchPresence), nil, telemetry.New(), log),
+				Nodes: nodes.New(nodes.Config{Instance: "i-a"}, st, fleet.New(watchPresence), nodes.Jobs{}, telemetry.New(), log),
 			})
 			defer s.Close()
 			calls := 0

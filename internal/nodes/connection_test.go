@@ -123,7 +123,8 @@ func TestMarkLostOnAStaleFleet(t *testing.T) {
 		node := h.add("a", 1, connectedTo("i-1", 1))
 		changed := *node
 		changed.Zone = "z1"
-		if _, err := h.mem.Heartbeat(t.Context(), store.HeartbeatParams{Node: "a", Known: node, Declared: &changed, Load: core.UnknownLoad}); err != nil {
+		if _, err := h.mem.Heartbeat(t.Context(),
+			store.HeartbeatParams{Node: "a", Known: node, Declared: &changed, Load: core.UnknownLoad}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.registry.MarkLost(t.Context(), "a", node.Epoch); err != nil {

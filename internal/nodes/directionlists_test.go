@@ -43,8 +43,8 @@ func (s *slowProbes) count() int {
 	return s.calls
 }
 
-// TestDirectionListsAreShared checks that many requests for a list cost one pass, that another pass follows only after fifty times as long as
-// it took, and that other lists are not mixed up with it.
+// TestDirectionListsAreShared checks that many requests for a list cost one pass, that another pass follows only after fifty times as long
+// as it took, and that other lists are not mixed up with it.
 func TestDirectionListsAreShared(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		for i := range 500 {
@@ -84,7 +84,8 @@ func TestDirectionListsAreShared(t *testing.T) {
 			t.Errorf("directions of another tenant: %+v", got)
 		}
 		also := core.Direction{Src: "ja", Tgt: "ko"}
-		if got := list(nodes.DirectionFilter{Also: []core.Direction{also, want[0].Direction}}); len(got) != 3 || got[1].Direction != also || got[1].Nodes != 0 {
+		if got := list(nodes.DirectionFilter{Also: []core.Direction{also, want[0].Direction}}); len(got) != 3 || got[1].Direction != also ||
+			got[1].Nodes != 0 {
 			t.Errorf("with another direction: %+v", got)
 		}
 		time.Sleep(1100 * time.Millisecond)

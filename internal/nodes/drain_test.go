@@ -17,8 +17,9 @@ import (
 // before.
 func TestDrainOfALostNode(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		cfg := nodes.Config{Instance: "i-1", Retention: retention, Revocations: revocation.NewFollower(h.mem, slog.New(slog.DiscardHandler))}
-		h.registry = nodes.New(cfg, h.store, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+		cfg := nodes.Config{Instance: "i-1", Retention: retention,
+			Revocations: revocation.NewFollower(h.mem, slog.New(slog.DiscardHandler))}
+		h.registry = nodes.New(cfg, h.store, h.fleet, h.jobs.parts(), h.metrics, slog.New(slog.DiscardHandler))
 		drain := func(id core.NodeID, drained bool) {
 			t.Helper()
 			if _, err := h.registry.Drain(t.Context(), id, drained); err != nil {
@@ -59,7 +60,8 @@ func TestDrainOfALostNode(t *testing.T) {
 func TestResumeOfANodeThatIsGone(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		list := revocation.NewFollower(h.mem, slog.New(slog.DiscardHandler))
-		h.registry = nodes.New(nodes.Config{Instance: "i-1", Revocations: list}, h.store, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+		h.registry = nodes.New(nodes.Config{Instance: "i-1", Revocations: list}, h.store, h.fleet, h.jobs.parts(), h.metrics,
+			slog.New(slog.DiscardHandler))
 		h.add("a", 1)
 		if _, err := h.registry.Drain(t.Context(), "a", true); err != nil {
 			t.Fatal(err)
@@ -85,7 +87,7 @@ func TestResumeOfANodeThatIsGone(t *testing.T) {
 func TestDrainThatIsNotRemembered(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		cfg := nodes.Config{Instance: "i-1", Revocations: forgetful{}}
-		h.registry = nodes.New(cfg, h.store, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+		h.registry = nodes.New(cfg, h.store, h.fleet, h.jobs.parts(), h.metrics, slog.New(slog.DiscardHandler))
 		h.add("a", 1)
 		_, err := h.registry.Drain(t.Context(), "a", true)
 		wantCode(t, err, wire.SchedulerDependencyDown)

@@ -54,7 +54,8 @@ func run(t *testing.T, fn func(t *testing.T, h *harness)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(timing)
-		h := &harness{t: t, mem: mem, store: &failingStore{Store: mem}, fleet: fleet.New(timing.Presence), jobs: &fakeJobs{}, metrics: telemetry.New()}
+		h := &harness{t: t, mem: mem, store: &failingStore{Store: mem}, fleet: fleet.New(timing.Presence), jobs: &fakeJobs{},
+			metrics: telemetry.New()}
 		h.registry = h.registryOf("i-1", h.store)
 		time.Sleep(time.Minute) // older than any job: the store knows every lease
 		fn(t, h)
@@ -66,7 +67,7 @@ func (h *harness) registryOf(instance core.InstanceID, st nodes.Store) *nodes.Re
 	cfg := nodes.Config{
 		Instance: instance, Heartbeat: 5 * time.Second, Presence: timing.Presence, Retention: retention, Unavailable: &h.queued,
 	}
-	return nodes.New(cfg, st, h.fleet, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+	return nodes.New(cfg, st, h.fleet, h.jobs.parts(), h.metrics, slog.New(slog.DiscardHandler))
 }
 
 // patchOf is a full declaration of an HTTP node that serves en↔zh.
@@ -100,7 +101,8 @@ func (h *harness) reserve(id core.NodeID, jobs ...core.JobID) {
 	for _, job := range jobs {
 		n := h.fleet.Node(id)
 		lease := core.LeaseRef{Node: id, Job: job, Attempt: 1, Token: "i-1.1"}
-		r, err := h.mem.Reserve(h.t.Context(), store.ReserveParams{Lease: lease, Epoch: n.Declared().Epoch, Revision: n.Declared().Revision})
+		r, err := h.mem.Reserve(h.t.Context(),
+			store.ReserveParams{Lease: lease, Epoch: n.Declared().Epoch, Revision: n.Declared().Revision})
 		if err != nil || r.Verdict != store.OK {
 			h.t.Fatalf("reserve %s: %v, %v", id, r.Verdict, err)
 		}
@@ -156,7 +158,7 @@ type fakeJobs struct {
 	failReason core.Reason
 }
 
-var _ nodes.Jobs = (*fakeJobs)(nil)
+func (f *fakeJobs) parts() nodes.Jobs { return nodes.Jobs{Moves: f, Reports: f, Slots: f} }
 
 func jobsOf(leases []core.Lease) []core.JobID {
 	var ids []core.JobID
@@ -205,7 +207,7 @@ func (f *fakeJobs) MoveJobsOfNode(_ context.Context, node core.NodeID) (int, err
 	return 1, f.moveErr
 }
 
-func (f *fakeJobs) NotifyFreeSlots(n *fleet.Node) {
+func (f *fakeJobs) SlotSeen(n *fleet.Node) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if n != nil {

@@ -58,7 +58,8 @@ func TestHeartbeatPatchOnAStaleFleet(t *testing.T) {
 		before := h.add("a", 2)
 		changed := *before
 		changed.Zone = "z1"
-		if _, err := h.mem.Heartbeat(t.Context(), store.HeartbeatParams{Node: "a", Known: before, Declared: &changed, Load: core.UnknownLoad}); err != nil {
+		if _, err := h.mem.Heartbeat(t.Context(),
+			store.HeartbeatParams{Node: "a", Known: before, Declared: &changed, Load: core.UnknownLoad}); err != nil {
 			t.Fatal(err)
 		}
 		region := "eu"
@@ -213,7 +214,8 @@ func TestPatchDeclaresDefaults(t *testing.T) {
 	}{
 		"nothing": {nodes.Patch{}, core.Node{ID: "a", Health: core.HealthReady, Capability: core.Capability{AnyPair: true}}},
 		"pairs":   {nodes.Patch{Pairs: pairs}, core.Node{ID: "a", Health: core.HealthReady, Capability: core.Capability{Pairs: pairs}}},
-		"health":  {nodes.Patch{Health: core.HealthDraining}, core.Node{ID: "a", Health: core.HealthDraining, Capability: core.Capability{AnyPair: true}}},
+		"health": {nodes.Patch{Health: core.HealthDraining},
+			core.Node{ID: "a", Health: core.HealthDraining, Capability: core.Capability{AnyPair: true}}},
 	} {
 		if diff := cmp.Diff(c.want, c.patch.Declare("a")); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

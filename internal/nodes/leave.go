@@ -15,7 +15,7 @@ func (r *Registry) MarkLost(ctx context.Context, id core.NodeID, epoch core.Epoc
 	if err != nil || offline == nil {
 		return err
 	}
-	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
+	moved, err := r.jobs.Moves.MoveJobsOfNode(ctx, id)
 	r.log.Info("node did not reconnect; its jobs are moved", "node_id", id, "epoch", epoch, "jobs", moved)
 	r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Tenant: offline.Tenant, Jobs: moved, Detail: "did not reconnect"})
 	return err
@@ -28,7 +28,7 @@ func (r *Registry) Leave(ctx context.Context, id core.NodeID, epoch core.Epoch) 
 	if err != nil || offline == nil {
 		return err
 	}
-	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
+	moved, err := r.jobs.Moves.MoveJobsOfNode(ctx, id)
 	if err != nil {
 		return r.storeError(ctx, "leave", err)
 	}
@@ -94,7 +94,7 @@ func removeFor(ctx context.Context, r *Registry, id core.NodeID, reason string) 
 	if err := r.setDrained(ctx, id, true); err != nil {
 		return Removed{}, err
 	}
-	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
+	moved, err := r.jobs.Moves.MoveJobsOfNode(ctx, id)
 	if err != nil {
 		return Removed{}, r.storeError(ctx, "remove", err)
 	}

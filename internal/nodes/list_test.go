@@ -121,7 +121,8 @@ func TestListDirections(t *testing.T) {
 		h.admit("limited", 1)
 		h.reserve("b", "job-1", "job-2")
 		capacity := func(src, tgt core.Lang, nodesN, ready, slots, inFlight int) nodes.DirectionCapacity {
-			return nodes.DirectionCapacity{Direction: core.Direction{Src: src, Tgt: tgt}, Nodes: nodesN, Ready: ready, Capacity: slots, InFlight: inFlight}
+			return nodes.DirectionCapacity{Direction: core.Direction{Src: src, Tgt: tgt}, Nodes: nodesN, Ready: ready, Capacity: slots,
+				InFlight: inFlight}
 		}
 		deFr, frDe := capacity("de", "fr", 1, 1, 4, 0), capacity("fr", "de", 1, 1, 4, 0)
 		enZh, zhEn := capacity("en", "zh", 5, 3, 6, 2), capacity("zh", "en", 5, 3, 6, 2)
@@ -138,9 +139,11 @@ func TestListDirections(t *testing.T) {
 			"next page":  {after: deFr.Direction, limit: 2, want: []nodes.DirectionCapacity{enZh, frDe}, more: true},
 			"last page":  {after: frDe.Direction, limit: 2, want: []nodes.DirectionCapacity{zhEn}},
 			"language":   {filter: nodes.DirectionFilter{Lang: "fr"}, limit: 10, want: []nodes.DirectionCapacity{deFr, frDe}},
-			"region":     {filter: nodes.DirectionFilter{Region: "eu"}, limit: 10, want: []nodes.DirectionCapacity{capacity("en", "zh", 1, 1, 3, 2), capacity("zh", "en", 1, 1, 3, 2)}},
-			"node":       {filter: nodes.DirectionFilter{Node: "a"}, limit: 10, want: []nodes.DirectionCapacity{capacity("en", "zh", 1, 1, 2, 0), capacity("zh", "en", 1, 1, 2, 0)}},
-			"none":       {filter: nodes.DirectionFilter{Lang: "ja"}, limit: 10},
+			"region": {filter: nodes.DirectionFilter{Region: "eu"}, limit: 10,
+				want: []nodes.DirectionCapacity{capacity("en", "zh", 1, 1, 3, 2), capacity("zh", "en", 1, 1, 3, 2)}},
+			"node": {filter: nodes.DirectionFilter{Node: "a"}, limit: 10,
+				want: []nodes.DirectionCapacity{capacity("en", "zh", 1, 1, 2, 0), capacity("zh", "en", 1, 1, 2, 0)}},
+			"none": {filter: nodes.DirectionFilter{Lang: "ja"}, limit: 10},
 		} {
 			got, more, err := h.registry.ListDirections(t.Context(), c.filter, c.after, c.limit)
 			if err != nil || more != c.more {

@@ -54,15 +54,28 @@ type JobMover interface {
 	MoveJobsOfNode(ctx context.Context, node core.NodeID) (moved int, err error)
 }
 
-// Jobs is the part of the dispatcher that this package uses.
-type Jobs interface {
-	JobMover
-	NotifyFreeSlots(n *fleet.Node)
+// Reports takes what nodes report about their jobs. A *dispatch.Reports does it.
+type Reports interface {
 	CheckHolder(ctx context.Context, r dispatch.Report) (holds bool, err error)
 	Fail(ctx context.Context, r dispatch.Report, reason core.Reason, detail string) error
 }
 
-var _ Jobs = (*dispatch.Dispatcher)(nil)
+// Slots offers the slots of nodes to requests that wait. A *waiting.Queue does it.
+type Slots interface {
+	SlotSeen(n *fleet.Node)
+}
+
+// Jobs are the parts of the dispatcher that this package uses.
+type Jobs struct {
+	Moves   JobMover
+	Reports Reports
+	Slots   Slots
+}
+
+// JobsOf returns the parts of a dispatcher.
+func JobsOf(d *dispatch.Dispatcher) Jobs {
+	return Jobs{Moves: d.Reconciler, Reports: d.Reports, Slots: d.Waiting}
+}
 
 // Registry registers nodes and follows their state.
 type Registry struct {
@@ -161,12 +174,12 @@ func (r *Registry) register(ctx context.Context, p store.RegisterParams, secret 
 	}
 
 	// The jobs that the node still has belong to the new epoch before the node learns of it.
-	cancel, err := r.jobs.RebindJobs(ctx, reply.Node.Epoch, reply.Kept)
+	cancel, err := r.jobs.Moves.RebindJobs(ctx, reply.Node.Epoch, reply.Kept)
 	if err != nil {
 		return Registered{}, err
 	}
-	cancel = append(append(cancel, reply.Cancels...), r.jobs.ResolveStrays(ctx, reply.Node.Epoch, reply.Strays, reply.Young)...)
-	r.jobs.MoveOrphans(reply.Orphans)
+	cancel = append(append(cancel, reply.Cancels...), r.jobs.Moves.ResolveStrays(ctx, reply.Node.Epoch, reply.Strays, reply.Young)...)
+	r.jobs.Moves.MoveOrphans(reply.Orphans)
 	r.notifyFreeSlots(reply.Node.ID, reply.Occupancy)
 	return Registered{Node: reply.Node, Secret: secret, Cancel: cancel}, nil
 }
@@ -327,15 +340,15 @@ func (r *Registry) applyHeartbeat(ctx context.Context, known *core.Node, result 
 		r.fleet.RecordHeartbeat(known.ID, result.Load, result.Occupancy)
 	}
 	r.notifyFreeSlots(known.ID, result.Occupancy)
-	r.jobs.MoveOrphans(result.Orphans)
-	r.jobs.MoveOverdue(result.Overdue)
-	return append(result.Cancels, r.jobs.ResolveStrays(ctx, result.Node.Epoch, result.Strays, result.Young)...)
+	r.jobs.Moves.MoveOrphans(result.Orphans)
+	r.jobs.Moves.MoveOverdue(result.Overdue)
+	return append(result.Cancels, r.jobs.Moves.ResolveStrays(ctx, result.Node.Epoch, result.Strays, result.Young)...)
 }
 
 // notifyFreeSlots wakes a request that waits for a slot, if the node has a free one.
 func (r *Registry) notifyFreeSlots(id core.NodeID, o store.Occupancy) {
 	if o.Free() {
-		r.jobs.NotifyFreeSlots(r.fleet.Node(id))
+		r.jobs.Slots.SlotSeen(r.fleet.Node(id))
 	}
 }
 

@@ -214,13 +214,15 @@ func TestUnprovenHeartbeatOnlyRegisters(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		mem := memstore.New(timing)
 		cfg := nodes.Config{Instance: "i-1", Presence: timing.Presence, RequireSecret: true}
-		registry := nodes.New(cfg, &failingStore{Store: mem}, fleet.New(timing.Presence), &fakeJobs{}, telemetry.New(), slog.New(slog.DiscardHandler))
+		registry := nodes.New(cfg, &failingStore{Store: mem}, fleet.New(timing.Presence), new(fakeJobs).parts(), telemetry.New(),
+			slog.New(slog.DiscardHandler))
 		first, err := registry.Register(t.Context(), "a", patchOf(2), store.Activity{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		evil := "http://127.0.0.1:666/"
-		for name, p := range map[string]nodes.Patch{"partial": {Callback: &evil}, "full": patchOf(0, func(p *nodes.Patch) { p.Callback = &evil })} {
+		for name, p := range map[string]nodes.Patch{"partial": {Callback: &evil},
+			"full": patchOf(0, func(p *nodes.Patch) { p.Callback = &evil })} {
 			_, err := registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: p, Registers: true})
 			var e *wire.Error
 			if !errors.As(err, &e) || e.Code != wire.NotFound && e.Code != wire.NameInUse {
@@ -238,7 +240,8 @@ func TestUnprovenHeartbeatOnlyRegisters(t *testing.T) {
 		if _, err := registry.Register(t.Context(), "a", patchOf(2), store.Activity{}); !isCode(err, wire.NameInUse) {
 			t.Errorf("a registration without its secret: %v", err)
 		}
-		if _, err := registry.Register(t.Context(), "a", patchOf(2, func(p *nodes.Patch) { p.Secret = first.Secret }), store.Activity{}); err != nil {
+		if _, err := registry.Register(t.Context(), "a", patchOf(2, func(p *nodes.Patch) { p.Secret = first.Secret }),
+			store.Activity{}); err != nil {
 			t.Errorf("a registration with its secret: %v", err)
 		}
 	})

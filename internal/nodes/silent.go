@@ -75,7 +75,7 @@ func (r *Registry) moveJobsOfSilentNode(ctx context.Context, id core.NodeID) err
 	if status, err := r.store.Node(ctx, id); err == nil && status.Age < r.cfg.Presence {
 		return r.store.Unlock(ctx, params)
 	}
-	moved, err := r.jobs.MoveJobsOfNode(ctx, id)
+	moved, err := r.jobs.Moves.MoveJobsOfNode(ctx, id)
 	if moved > 0 {
 		r.log.Warn("node is silent; its jobs are moved", "node_id", id, "jobs", moved)
 		r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Tenant: r.fleet.TenantOf(id), Jobs: moved, Detail: "silent"})

@@ -51,7 +51,8 @@ func TestMoveJobsOfSilentNodeIsRetried(t *testing.T) {
 		if err != nil || !lock.Held {
 			t.Fatal(lock, err)
 		}
-		if unhandled := h.registry.MoveJobsOfSilent(t.Context(), []core.NodeID{"a"}); !errors.Is(unhandled["a"], fleet.ErrHandledElsewhere) || len(h.jobs.moved) != 0 {
+		if unhandled := h.registry.MoveJobsOfSilent(t.Context(), []core.NodeID{"a"}); !errors.Is(unhandled["a"],
+			fleet.ErrHandledElsewhere) || len(h.jobs.moved) != 0 {
 			t.Errorf("unhandled %v, moved %v; want it left to the other instance", unhandled, h.jobs.moved)
 		}
 		time.Sleep(6 * time.Second) // the other instance has died
@@ -110,7 +111,8 @@ func TestSilentNodesAreEvicted(t *testing.T) {
 	})
 }
 
-// TestLossIsRecordedOnce: a node that falls silent is an event, but not one that was marked as lost before, nor for an instance that starts later.
+// TestLossIsRecordedOnce: a node that falls silent is an event, but not one that was marked as lost before, nor for an instance that starts
+// later.
 func TestLossIsRecordedOnce(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		h.add("silent", 1)
@@ -138,7 +140,7 @@ func (h *harness) lossesOf(view *fleet.Fleet, ids []core.NodeID) (lost []core.No
 	h.t.Helper()
 	recorder := journal.NewEvents("i-2", h.metrics.EventsDropped, slog.New(slog.DiscardHandler))
 	cfg := nodes.Config{Instance: "i-2", Presence: timing.Presence, Retention: retention, Events: recorder}
-	r := nodes.New(cfg, h.mem, view, h.jobs, h.metrics, slog.New(slog.DiscardHandler))
+	r := nodes.New(cfg, h.mem, view, h.jobs.parts(), h.metrics, slog.New(slog.DiscardHandler))
 	if unhandled := r.MoveJobsOfSilent(h.t.Context(), ids); len(unhandled) != 0 {
 		h.t.Errorf("unhandled %v", unhandled)
 	}

@@ -47,7 +47,7 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 	report := dispatch.Report{Job: u.Job, Holder: core.Holder{Attempt: u.Attempt, Node: u.Node}, Tenant: known.Tenant}
 	holds := false
 	if u.Job != "" {
-		if holds, err = r.jobs.CheckHolder(ctx, report); err != nil {
+		if holds, err = r.jobs.Reports.CheckHolder(ctx, report); err != nil {
 			return err
 		}
 	}
@@ -56,7 +56,7 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 		Reason: u.Reason,
 	})
 	if holds {
-		return r.jobs.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail)
+		return r.jobs.Reports.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail)
 	}
 	return nil
 }

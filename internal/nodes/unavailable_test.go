@@ -32,7 +32,8 @@ func TestUnavailableServiceIsQueued(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []core.UnavailableService{
-			{Node: "a", Tenant: "acme", Epoch: n.Epoch, NodeVersion: n.Version, Service: "asr", Version: "2", Reason: core.UnavailableInstalling},
+			{Node: "a", Tenant: "acme", Epoch: n.Epoch, NodeVersion: n.Version, Service: "asr", Version: "2",
+				Reason: core.UnavailableInstalling},
 			{Node: "a", Tenant: "acme", Epoch: n.Epoch, NodeVersion: n.Version + 1, Service: "nmt"},
 		}
 		if diff := cmp.Diff(want, h.queued.services); diff != "" {
@@ -64,7 +65,8 @@ func TestUnavailableReportFailsTheJobAtOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := []dispatch.Report{{Job: "job-1", Holder: core.Holder{Attempt: 2, Node: "a"}}}
-		if diff := cmp.Diff(want, h.jobs.failed); diff != "" || h.jobs.failReason != core.ReasonModelNotAvailable || time.Since(began) != 0 {
+		if diff := cmp.Diff(want, h.jobs.failed); diff != "" || h.jobs.failReason != core.ReasonModelNotAvailable ||
+			time.Since(began) != 0 {
 			t.Errorf("failed for %s after %v (-want +got):\n%s", h.jobs.failReason, time.Since(began), diff)
 		}
 	})

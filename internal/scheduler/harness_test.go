@@ -360,7 +360,7 @@ type instantTransport struct {
 
 func (i *instantTransport) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
 	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
-	return i.jobs.Load().Done(ctx, r, nil)
+	return i.jobs.Load().Reports.Done(ctx, r, nil)
 }
 
 func (*instantTransport) Cancel(context.Context, core.NodeID, core.JobID, int) {}

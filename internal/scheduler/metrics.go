@@ -37,9 +37,9 @@ func (s *Scheduler) registerMetrics() {
 	s.Metrics.RegisterGauge("lingua_node_series_missing",
 		"Nodes without a series of the last hour on this instance, because there are too many.",
 		func() float64 { return float64(s.stats.series.Missing()) })
-	s.Metrics.Registry.MustRegister(telemetry.NewWaitingGauges(s.Jobs.CountWaiting))
+	s.Metrics.Registry.MustRegister(telemetry.NewWaitingGauges(s.Jobs.Waiting.Counts))
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
-		func() float64 { return float64(s.Jobs.Waiting()) })
+		func() float64 { return float64(s.Jobs.Waiting.Waiting()) })
 }
 
 // registerCatalogMetrics registers the gauges of the catalog of services, which are absent without a ModelHub.

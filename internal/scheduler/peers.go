@@ -76,7 +76,7 @@ func (s *Scheduler) newFollower() *fleet.Follower {
 
 // takeOver takes over from a dead instance: its jobs at once, and the jobs of its nodes when these had time to reconnect.
 func (s *Scheduler) takeOver(ctx context.Context, dead core.InstanceID) error {
-	if err := s.Jobs.TakeOverJobs(ctx, dead); err != nil {
+	if err := s.Jobs.Reconciler.TakeOverJobs(ctx, dead); err != nil {
 		return err
 	}
 	s.events.Record(store.Event{Kind: store.EventTakeover, Detail: "from " + string(dead)})

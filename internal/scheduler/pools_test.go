@@ -214,13 +214,13 @@ func (p *poolTraffic) runJob(a *wire.Assignment) {
 			}
 		}
 	}
-	report(func(in *instance) error { return in.Jobs.Ack(p.ctx, r) })
+	report(func(in *instance) error { return in.Jobs.Reports.Ack(p.ctx, r) })
 	run.Sleep(p.ctx, rand.N(100*time.Millisecond))
 	if rand.N(10) == 0 {
-		report(func(in *instance) error { return in.Jobs.Fail(p.ctx, r, core.ReasonNodeFailed, "") })
+		report(func(in *instance) error { return in.Jobs.Reports.Fail(p.ctx, r, core.ReasonNodeFailed, "") })
 		return
 	}
-	report(func(in *instance) error { return in.Jobs.Done(p.ctx, r, nil) })
+	report(func(in *instance) error { return in.Jobs.Reports.Done(p.ctx, r, nil) })
 }
 
 // send sends requests until the traffic ends.

@@ -164,7 +164,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	nodesCfg := nodesConfig(c, instance)
 	nodesCfg.Events, nodesCfg.Unavailable, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, s.guards.unavailable,
 		cfg.Auth.NodeSecretRequired(), s.revocations
-	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, s.Jobs, s.Metrics, log)
+	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, nodes.JobsOf(s.Jobs), s.Metrics, log)
 	s.follower = s.newFollower()
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
 
@@ -209,7 +209,7 @@ func (s *Scheduler) newDispatcher(instance core.InstanceID, picker *pick.Picker,
 	cfg.Observer, cfg.Ring, cfg.Tracer, cfg.Tenants = s.stats.counter, stats.NewJobRing(), s.tracer, s.tenants
 	cfg.MissedACKs, cfg.Events, cfg.StoreReachable = s.nodeConns.MissedACKs, s.events, s.storeHealth.Reachable
 	cfg.HasAudio, cfg.Fence, cfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
-	cfg.SendOffer, cfg.SendCancel = offerSender(s.Bus), cancelSender(s.Bus)
+	cfg.Bus = s.Bus
 	return dispatch.New(cfg, s.Store, s.Fleet, picker, s.nodeConns, outcomes, s.Metrics, s.log)
 }
 

@@ -62,10 +62,10 @@ func (*localNodes) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 func (c *localNodes) runJob(n *localNode, a *wire.Assignment) {
 	began := time.Now()
 	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
-	c.retryReport("ack", func() error { return c.cluster.anyInstance().Jobs.Ack(c.ctx, r) })
+	c.retryReport("ack", func() error { return c.cluster.anyInstance().Jobs.Reports.Ack(c.ctx, r) })
 	run.Sleep(c.ctx, 100*time.Millisecond+rand.N(1800*time.Millisecond))
 	n.now.Add(-1)
-	c.retryReport("done", func() error { return c.cluster.anyInstance().Jobs.Done(c.ctx, r, nil) })
+	c.retryReport("done", func() error { return c.cluster.anyInstance().Jobs.Reports.Done(c.ctx, r, nil) })
 	c.busy.Add(int64(time.Since(began)))
 	if ended, ok := c.ended.LoadAndDelete(r.Job); ok {
 		close(ended.(chan struct{}))

@@ -77,7 +77,7 @@ func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *sta
 func (s *statistics) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
 	s.counter.Record(s.series, func() stats.Load {
 		return stats.Load{
-			Waiting: jobs.Waiting(), WaitingBy: jobs.WaitingByDirection(), Dispatched: m.Dispatched(),
+			Waiting: jobs.Waiting.Waiting(), WaitingBy: jobs.Waiting.WaitingByDirection(), Dispatched: m.Dispatched(),
 			Retries: int64(m.Value("lingua_retries_total")), Lag: m.Lags(),
 		}
 	})

@@ -71,7 +71,7 @@ type restorer struct {
 
 func (r *restorer) restore() {
 	if jobs := r.jobs.Load(); jobs != nil {
-		jobs.RestoreRecords()
+		jobs.Reconciler.RestoreRecords()
 	}
 }
 

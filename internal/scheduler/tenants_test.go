@@ -89,7 +89,7 @@ func TestTenantLimitOverInstances(t *testing.T) {
 	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, transport)
 	transport.report = func(r dispatch.Report) {
 		retryUntilOK(t, func() error {
-			return instances.anyInstance().Jobs.Done(context.WithoutCancel(t.Context()), r, []byte(`{"text_tgt":"x"}`))
+			return instances.anyInstance().Jobs.Reports.Done(context.WithoutCancel(t.Context()), r, []byte(`{"text_tgt":"x"}`))
 		})
 	}
 	register(t, instances[0], "node-a", "en", "zh")

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -38,7 +40,7 @@ func TestCancelWaitingOfAnotherInstance(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		return instances[0].Jobs.Ack(t.Context(), dispatch.Report{Job: p.Job, Holder: core.Holder{Attempt: p.Attempt, Node: p.Node}})
+		return instances[0].Jobs.Reports.Ack(t.Context(), dispatch.Report{Job: p.Job, Holder: core.Holder{Attempt: p.Attempt, Node: p.Node}})
 	})
 	waits, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -46,13 +48,15 @@ func TestCancelWaitingOfAnotherInstance(t *testing.T) {
 	for _, in := range instances {
 		go func() {
 			now := time.Now()
-			_, err := in.Jobs.DispatchWaiting(waits, requestFor("waits"), dispatch.Wait{Since: now, Until: now.Add(time.Minute), Join: now})
+			r := requestFor("waits")
+			r.Wait = dispatch.Wait{Since: now, Until: now.Add(time.Minute), Join: now}
+			_, err := in.Jobs.Dispatch(waits, r)
 			answers <- err
 		}()
 	}
 	var id core.JobID
 	waitUntil(t, "the request waits on both", 10*time.Second, func() bool {
-		v, err := instances[1].Jobs.ViewWaiting(t.Context(), dispatch.WaitingParams{Limit: 2})
+		v, err := instances[1].Jobs.Waiting.View(t.Context(), waiting.ViewParams{Limit: 2})
 		if err != nil || len(v.Requests) != 2 {
 			return false
 		}

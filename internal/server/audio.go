@@ -54,7 +54,7 @@ func (h *audioHandlers) checkGrant(r *http.Request) (audio.Grant, *wire.Error) {
 		return audio.Grant{}, e
 	}
 	g, ok := h.urls.Check(core.JobID(id), r.Method, r.URL.Query().Get("token"))
-	if !ok || !h.jobs.MayUseAudio(&dispatch.Report{Job: g.Job, Holder: core.Holder{Attempt: g.Attempt, Node: g.Node}}) {
+	if !ok || !h.jobs.Reports.MayUseAudio(&dispatch.Report{Job: g.Job, Holder: core.Holder{Attempt: g.Attempt, Node: g.Node}}) {
 		callOf(r.Context()).reason = deniedAudioURL
 		return audio.Grant{}, wire.Errorf(wire.Unauthorized, "the URL is not valid, or not any more: use the one that came with the job")
 	}

@@ -140,16 +140,12 @@ func (h *jobHandlers) dispatch(ctx context.Context, given *compat.DispatchReques
 	if r.Request == "" {
 		r.Request, r.Unique = newRequestID(), true
 	}
-	var p dispatch.Placement
-	var err error
-	if wait := spec.Options.MaxWaitMS; wait == nil || *wait == 0 {
-		p, err = h.dispatcher.Dispatch(ctx, r)
-	} else {
+	if wait := spec.Options.MaxWaitMS; wait != nil && *wait != 0 {
 		now := time.Now()
 		callOf(ctx).waits = true
-		p, err = h.dispatcher.DispatchWaiting(ctx, r,
-			dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now})
+		r.Wait = dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now}
 	}
+	p, err := h.dispatcher.Dispatch(ctx, r)
 	if err != nil {
 		if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.RateLimited {
 			callOf(ctx).reason = limitTenant
@@ -207,7 +203,7 @@ func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, err
 	if err != nil {
 		return nil, err
 	}
-	if err := h.dispatcher.Ack(ctx, r); err != nil {
+	if err := h.dispatcher.Reports.Ack(ctx, r); err != nil {
 		return nil, err
 	}
 	return &wire.OKResponse{OK: true}, nil
@@ -224,7 +220,7 @@ func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, e
 	if e := convert.CheckResult(in.Result); e != nil {
 		return nil, e
 	}
-	if err := h.dispatcher.Done(ctx, r, in.Result); err != nil {
+	if err := h.dispatcher.Reports.Done(ctx, r, in.Result); err != nil {
 		return nil, err
 	}
 	return &wire.OKResponse{OK: true}, nil
@@ -240,7 +236,7 @@ func (h *jobHandlers) fail(ctx context.Context, in *wire.JobFailRequest) (any, e
 
 func (h *jobHandlers) reportFailure(ctx context.Context, r dispatch.Report, nodeReason string) (any, error) {
 	reason, detail := convert.FailureReason(nodeReason)
-	if err := h.dispatcher.Fail(ctx, r, reason, detail); err != nil {
+	if err := h.dispatcher.Reports.Fail(ctx, r, reason, detail); err != nil {
 		return nil, err
 	}
 	return &wire.OKResponse{OK: true}, nil

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -37,7 +39,7 @@ func (h *jobHandlers) waiting(r *http.Request) (any, error) {
 		return nil, e
 	}
 	visible := visibleTenant(r.Context())
-	p := dispatch.WaitingParams{Tenant: visible, Limit: q.limit}
+	p := waiting.ViewParams{Tenant: visible, Limit: q.limit}
 	if named := q.Get("tenant_id"); named != "" {
 		if e := convert.CheckID("tenant_id", named); e != nil {
 			return nil, e
@@ -53,12 +55,12 @@ func (h *jobHandlers) waiting(r *http.Request) (any, error) {
 		if e := convert.CheckOptionalID("pool", string(pool)); e != nil {
 			return nil, e
 		}
-		if !h.dispatcher.KnowsPool(pool, visible) {
+		if !h.dispatcher.Waiting.KnowsPool(pool, visible) {
 			return nil, wire.Invalid("pool", "there is no capability pool %s", pool)
 		}
 		p.Pool = &pool
 	}
-	v, err := h.dispatcher.ViewWaiting(r.Context(), p)
+	v, err := h.dispatcher.Waiting.View(r.Context(), p)
 	if err != nil {
 		return nil, err
 	}
@@ -66,7 +68,7 @@ func (h *jobHandlers) waiting(r *http.Request) (any, error) {
 }
 
 // viewWaiting is what waits as the API shows it, with what says something about all tenants or without.
-func viewWaiting(v *dispatch.WaitingView, all bool) *wire.WaitingList {
+func viewWaiting(v *waiting.View, all bool) *wire.WaitingList {
 	out := &wire.WaitingList{
 		NowMS: v.Now, Total: v.Total, Truncated: v.Truncated, Requests: make([]wire.WaitingRequest, len(v.Requests)),
 		Pools: make([]wire.WaitingPool, len(v.Pools)), Classes: make([]wire.WaitingClass, len(v.Classes)),
@@ -113,7 +115,7 @@ func viewCancelledWaiting(w *dispatch.CancelledWait) wire.Job {
 }
 
 // viewRequirements says what the requests of a class require.
-func viewRequirements(c *dispatch.WaitingClass) wire.WaitingRequirements {
+func viewRequirements(c *waiting.ViewedClass) wire.WaitingRequirements {
 	requires := c.Requires
 	if requires == nil {
 		requires = []string{}
@@ -123,7 +125,7 @@ func viewRequirements(c *dispatch.WaitingClass) wire.WaitingRequirements {
 
 // viewEstimate is an estimate in milliseconds; nil: it is not known.
 func viewEstimate(d time.Duration) *int64 {
-	if d == dispatch.EstimateUnknown {
+	if d == waiting.EstimateUnknown {
 		return nil
 	}
 	ms := d.Milliseconds()
@@ -131,7 +133,7 @@ func viewEstimate(d time.Duration) *int64 {
 }
 
 // viewExplainedWait is a wait of an explanation as the API shows it.
-func viewExplainedWait(w *dispatch.ExplainedWait) *wire.ExplainWait {
+func viewExplainedWait(w *waiting.Explained) *wire.ExplainWait {
 	if w == nil {
 		return nil
 	}

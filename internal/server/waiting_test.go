@@ -54,7 +54,7 @@ func (ts *testScheduler) postAsyncAs(ctx context.Context, key, path string, body
 // awaitWaiting waits until so many requests wait for a slot.
 func (ts *testScheduler) awaitWaiting(n int) {
 	ts.t.Helper()
-	ts.eventually("requests wait", func() bool { return ts.scheduler.Jobs.Waiting() == n })
+	ts.eventually("requests wait", func() bool { return ts.scheduler.Jobs.Waiting.Waiting() == n })
 }
 
 // TestDispatchWaits: a dispatch with max_wait_ms waits for a slot, and gets the one that is freed. The same request waits once.

@@ -33,10 +33,10 @@ type fakeDispatcher struct {
 	cancelled []core.JobID
 }
 
-func (d *fakeDispatcher) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
+func (d *fakeDispatcher) Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error) {
 	for {
-		p, err := d.dispatch(r, w)
-		if err == nil || !err.Code.Retryable() || !time.Now().Before(w.Until) {
+		p, err := d.dispatch(r, r.Wait)
+		if err == nil || !err.Code.Retryable() || !time.Now().Before(r.Wait.Until) {
 			if err != nil {
 				return p, err
 			}
@@ -301,9 +301,9 @@ type gatedDispatcher struct {
 	gate chan struct{}
 }
 
-func (d *gatedDispatcher) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
+func (d *gatedDispatcher) Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error) {
 	<-d.gate
-	return d.fakeDispatcher.DispatchWaiting(ctx, r, w)
+	return d.fakeDispatcher.Dispatch(ctx, r)
 }
 
 // gatedStore delays the second save of a session until its gate opens.
@@ -328,14 +328,14 @@ func (s *gatedStore) SaveSession(ctx context.Context, p store.SaveParams) (bool,
 // strictDispatcher refuses a request that was used with other content, as dispatch does.
 type strictDispatcher struct{ *fakeDispatcher }
 
-func (d strictDispatcher) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
+func (d strictDispatcher) Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error) {
 	d.mu.Lock()
 	old, known := d.placed[r.Job()]
 	d.mu.Unlock()
 	if known && old.Fingerprint() != r.Fingerprint() {
 		return dispatch.Placement{}, wire.Errorf(wire.RequestMismatch, "used before with other content")
 	}
-	return d.fakeDispatcher.DispatchWaiting(ctx, r, w)
+	return d.fakeDispatcher.Dispatch(ctx, r)
 }
 
 // interleavedStore calls a function after a session was loaded, before it is taken over.
@@ -403,14 +403,14 @@ type orderedDispatcher struct {
 	gate  chan struct{}
 }
 
-func (d *orderedDispatcher) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
+func (d *orderedDispatcher) Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error) {
 	d.calls <- r.Utterance.Turn
 	select {
 	case <-d.gate:
 	case <-ctx.Done():
 		return dispatch.Placement{}, ctx.Err()
 	}
-	return d.fakeDispatcher.DispatchWaiting(ctx, r, w)
+	return d.fakeDispatcher.Dispatch(ctx, r)
 }
 
 // blockedStore blocks every save but the first until its gate opens.

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/waiting"
+
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/run"
@@ -192,7 +194,7 @@ func (u *utterance) announceWait(estimate time.Duration) {
 	}
 	s.activity.waitAnnounced = now
 	m := wire.SessionWaiting{JobID: string(u.job), UtteranceIndex: u.turn - 1}
-	if estimate != dispatch.EstimateUnknown {
+	if estimate != waiting.EstimateUnknown {
 		ms := estimate.Milliseconds()
 		m.EstimateMS = &ms
 	}
@@ -256,9 +258,10 @@ func (p *placer) dispatch(ctx context.Context, u *utterance, afterPrevious time.
 	}
 	if err == nil && !known {
 		var placed dispatch.Placement
-		r := dispatch.Request{Spec: u.spec, UntilPlaced: true, Previous: u.previousJob(), Traceparent: u.traceparent, Steps: steps}
 		wait.Announce = u.announceWait
-		placed, err = p.jobs.DispatchWaiting(ctx, r, wait)
+		placed, err = p.jobs.Dispatch(ctx, dispatch.Request{
+			Spec: u.spec, UntilPlaced: true, Wait: wait, Previous: u.previousJob(), Traceparent: u.traceparent, Steps: steps,
+		})
 		if err == nil {
 			u.session.mu.Lock()
 			u.session.recordPlacement(u.turn, placed.Node, placed.Pool)

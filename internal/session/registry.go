@@ -13,7 +13,7 @@ import (
 
 // Jobs is the part of dispatch that sessions use.
 type Jobs interface {
-	DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error)
+	Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error)
 	Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error)
 	// ResumeWithAudio resumes a job whose audio is here again, and reports whether there is such a job.
 	ResumeWithAudio(ctx context.Context, id core.JobID) (known bool, err error)

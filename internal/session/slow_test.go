@@ -92,9 +92,9 @@ type slowDispatcher struct {
 	takes, waits time.Duration
 }
 
-func (d *slowDispatcher) DispatchWaiting(ctx context.Context, r dispatch.Request, w dispatch.Wait) (dispatch.Placement, error) {
+func (d *slowDispatcher) Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error) {
 	time.Sleep(d.takes)
-	p, err := d.fakeDispatcher.DispatchWaiting(ctx, r, w)
+	p, err := d.fakeDispatcher.Dispatch(ctx, r)
 	p.Waited = d.waits
 	return p, err
 }

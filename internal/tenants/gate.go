@@ -64,8 +64,8 @@ func (g *Gate) job(spec *core.Spec, admission core.Token) store.MemberParams {
 	}
 }
 
-// KeepJob is for how long a job is counted that may take this long, if nobody ends it.
-func KeepJob(timeout time.Duration) time.Duration { return timeout + expiryMargin }
+// keepJob is for how long a job is counted that may take this long, if nobody ends it.
+func keepJob(timeout time.Duration) time.Duration { return timeout + expiryMargin }
 
 // Refusal says which limit forbids a job or a session.
 type Refusal struct {

@@ -33,15 +33,20 @@ func TestRefusals(t *testing.T) {
 		detail string
 		retry  int64
 	}{
-		"jobs": {core.TenantLimits{InFlight: 1}, "acme", "tenant acme has 1 job in flight, and its max_in_flight is 1: try again when one has ended", 500},
+		"jobs": {core.TenantLimits{InFlight: 1}, "acme",
+			"tenant acme has 1 job in flight, and its max_in_flight is 1: try again when one has ended", 500},
 		"rate": {
-			core.TenantLimits{DispatchRate: 3}, "acme", "tenant acme begins more jobs than its dispatch_per_second of 3 allows: try again in 334 ms, or send fewer", 334,
+			core.TenantLimits{DispatchRate: 3}, "acme",
+			"tenant acme begins more jobs than its dispatch_per_second of 3 allows: try again in 334 ms, or send fewer", 334,
 		},
 		"slow rate": {
-			core.TenantLimits{DispatchRate: 0.5}, "acme", "tenant acme begins more jobs than its dispatch_per_second of 0.5 allows: try again in 2 s, or send fewer", 2000,
+			core.TenantLimits{DispatchRate: 0.5}, "acme",
+			"tenant acme begins more jobs than its dispatch_per_second of 0.5 allows: try again in 2 s, or send fewer", 2000,
 		},
 		"audio, without a tenant": {
-			core.TenantLimits{AudioRate: 60}, "", "the tenant of callers without one has sent more audio than its audio_seconds_per_minute of 60 allows: try again in 31 s", 30_500,
+			core.TenantLimits{AudioRate: 60}, "",
+			"the tenant of callers without one has sent more audio than its audio_seconds_per_minute of 60 allows: try again in 31 s",
+			30_500,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +57,8 @@ func TestRefusals(t *testing.T) {
 				var refusal *tenants.Refusal
 				for i := 0; refusal == nil && i < 10; i++ {
 					var err error
-					if refusal, err = g.AdmitJob(t.Context(), utterance(c.tenant), core.Token(fmt.Sprint("t.", i)), time.Minute); err != nil {
+					if refusal, err = g.AdmitJob(t.Context(), utterance(c.tenant), core.Token(fmt.Sprint("t.", i)),
+						time.Minute); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -75,7 +81,8 @@ func TestCountedTenantsAreBounded(t *testing.T) {
 	g, refused := newGate(core.TenantLimits{Sessions: 1}, func(store.TenantLimit) {}), 0
 	for i := range 1500 {
 		for _, incarnation := range []core.SessionIncarnation{"a", "b"} {
-			ref := core.SessionRef{SessionKey: core.SessionKey{Tenant: core.TenantID(fmt.Sprint("t", i)), Name: "s"}, Incarnation: incarnation}
+			ref := core.SessionRef{SessionKey: core.SessionKey{Tenant: core.TenantID(fmt.Sprint("t", i)), Name: "s"},
+				Incarnation: incarnation}
 			refusal, err := g.AdmitSession(t.Context(), ref, time.Minute)
 			if err != nil {
 				t.Fatal(err)

@@ -29,7 +29,8 @@ func TestTable(t *testing.T) {
 			t.Errorf("tenant %q (-want +got)\n%s", id, diff)
 		}
 	}
-	if diff := cmp.Diff([]core.TenantID{"acme", "unlimited"}, table.IDs()); diff != "" || !table.Has("acme") || table.Has("other") || table.Has(tenants.AnyTenant) {
+	if diff := cmp.Diff([]core.TenantID{"acme", "unlimited"}, table.IDs()); diff != "" || !table.Has("acme") || table.Has("other") ||
+		table.Has(tenants.AnyTenant) {
 		t.Errorf("entries (-want +got)\n%s", diff)
 	}
 }

@@ -1,31 +1,34 @@
-package dispatch
+package waiting
 
 import (
 	"context"
 	"errors"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-var (
-	// ErrInstanceAbsent says that an offer was certainly not sent, because the instance is not present.
-	ErrInstanceAbsent = errors.New("the instance of the request is not present")
-	// ErrInboxFull says that an offer was certainly not sent, because the instance has too many messages to read.
-	ErrInboxFull = errors.New("the inbox of the instance is full")
-)
-
 // sendsPerInstance is how many offers are sent to one instance at the same time.
 const sendsPerInstance = 4
 
-// offerSends sends offers to other instances. Each instance has a queue of its own, so that one that is slow does not delay the others.
-type offerSends struct {
+// Sender sends messages to other instances. The errors bus.ErrAbsent and bus.ErrFull say that the message was certainly not sent; with any
+// other error it may have been.
+type Sender interface {
+	Send(ctx context.Context, to core.InstanceID, kind bus.Kind, ttl time.Duration, body any) error
+}
+
+// kindOffer is the kind of the message that offers a slot.
+const kindOffer bus.Kind = "wait_offer"
+
+// sends sends offers to other instances. Each instance has a list of its own, so that one that is slow does not delay the others.
+type sends struct {
 	tasks  *run.Group
-	send   func(ctx context.Context, to core.InstanceID, o WaitOffer) error
-	failed func(ctx context.Context, o WaitOffer, err error)
+	bus    Sender // nil: there is no other instance
+	failed func(ctx context.Context, o Offer, err error)
 
 	mu     run.Mutex[run.DispatchSends]
 	queues map[core.InstanceID][]queuedOffer // has the instances to which offers are being sent
@@ -33,12 +36,12 @@ type offerSends struct {
 
 // queuedOffer is an offer that is to be sent.
 type queuedOffer struct {
-	WaitOffer
+	Offer
 	until time.Time // when it lapses
 }
 
-// add has an offer sent. It does not block.
-func (s *offerSends) add(offer WaitOffer) {
+// add sends an offer in the background.
+func (s *sends) add(offer Offer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	to := core.InstanceID(offer.Waiter.Instance)
@@ -50,7 +53,7 @@ func (s *offerSends) add(offer WaitOffer) {
 }
 
 // run sends the offers to an instance until there are none.
-func (s *offerSends) run(ctx context.Context, to core.InstanceID) {
+func (s *sends) run(ctx context.Context, to core.InstanceID) {
 	for {
 		s.mu.Lock()
 		batch := s.queues[to]
@@ -66,34 +69,34 @@ func (s *offerSends) run(ctx context.Context, to core.InstanceID) {
 }
 
 // sendOne sends an offer, unless it has lapsed meanwhile.
-func (s *offerSends) sendOne(ctx context.Context, to core.InstanceID, o *queuedOffer) {
+func (s *sends) sendOne(ctx context.Context, to core.InstanceID, o *queuedOffer) {
 	limited, cancel := context.WithDeadline(ctx, o.until)
 	defer cancel()
 	err := context.DeadlineExceeded
 	if !run.Expired(limited) {
-		err = s.send(limited, to, o.WaitOffer)
+		err = s.bus.Send(limited, to, kindOffer, fairqueue.OfferMS*time.Millisecond, o.Offer)
 	}
 	if err != nil && ctx.Err() == nil {
-		s.failed(ctx, o.WaitOffer, err)
+		s.failed(ctx, o.Offer, err)
 	}
 }
 
 // handleUnsent handles an offer that could not be sent. If the instance certainly does not have it, the slot is offered to the next request
 // at once.
-func (o *offerer) handleUnsent(ctx context.Context, offer WaitOffer, err error) {
-	o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
+func (o *offerer) handleUnsent(ctx context.Context, offer Offer, err error) {
+	o.metrics.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
 	o.log.Info("a slot could not be offered to another instance", "instance", offer.Waiter.Instance, "node_id", offer.Node, "error", err)
 	switch {
-	case errors.Is(err, ErrInstanceAbsent):
+	case errors.Is(err, bus.ErrAbsent):
 		// The request is taken out of the queue: it would be the next one again. If the instance is alive after all, it puts it there again
-		// with its next beat.
+		// with its next heartbeat.
 		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
 			o.store.RecordError("dequeue", err)
 			o.recheckNode(offer.Pool, offer.Node)
 			return
 		}
 		o.offerAgain(offer.Node)
-	case errors.Is(err, ErrInboxFull):
+	case errors.Is(err, bus.ErrFull):
 		// The offer is not taken back before it lapses: until then it is the turn of others.
 		o.offerAgain(offer.Node)
 	default: // it may have been sent

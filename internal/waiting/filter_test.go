@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"fmt"
@@ -13,7 +13,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pick"
-	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
@@ -65,8 +64,8 @@ func variedStatus(i int) store.NodeStatus {
 	return s
 }
 
-// newCrowdedLine makes a line with many nodes and open classes.
-func newCrowdedLine(tb testing.TB, st Store, nodes, classes int) *Line {
+// newCrowdedQueue makes a queue with many nodes and open classes.
+func newCrowdedQueue(tb testing.TB, st Store, nodes, classes int) *Queue {
 	tb.Helper()
 	fl := fleet.New(time.Hour)
 	for i := range nodes {
@@ -75,30 +74,31 @@ func newCrowdedLine(tb testing.TB, st Store, nodes, classes int) *Line {
 	fl.SetPartial(false)
 	policy := pick.Policy{SampleK: 20, ScanMax: 512, StaleAfter: time.Hour, Shuffle: true, CPUMax: .95, GPUMax: .98, MemoryMax: .95}
 	m, log := telemetry.New(), slog.New(slog.DiscardHandler)
-	tasks := run.NewGroup()
-	tb.Cleanup(tasks.Close)
-	l := newLine(&Config{Instance: "i"}, &storeClient{Store: st, StoreErrors: telemetry.NewStoreErrors(m, log)}, fl,
-		pick.New(fl, policy, nil), tasks, m, log)
-	l.open.opened = func() {} // nothing is tended
+	q := New(Options{
+		Instance: "i", Store: st, Fleet: fl, Picker: pick.New(fl, policy, nil), Metrics: &m.Waiting,
+		Errors: telemetry.NewStoreErrors(m, log), Log: log,
+	})
+	tb.Cleanup(q.Close)
+	q.open.opened = func() {} // the keeper does not run
 	for i := range classes {
-		enqueueVaried(tb, l, i)
+		enqueueVaried(tb, q, i)
 	}
-	if err := l.open.refresh(tb.Context(), ""); err != nil || l.open.count() != classes {
-		tb.Fatal(l.open.count(), err)
+	if err := q.open.refresh(tb.Context(), ""); err != nil || q.open.count() != classes {
+		tb.Fatal(q.open.count(), err)
 	}
-	return l
+	return q
 }
 
 // enqueueVaried opens one of the classes.
-func enqueueVaried(tb testing.TB, l *Line, i int) fairqueue.Waiter {
+func enqueueVaried(tb testing.TB, q *Queue, i int) fairqueue.Waiter {
 	tb.Helper()
-	class, _ := newWaitClass(l.fleet, variedSpec(i), nil)
-	now, err := l.store.WaitClock(tb.Context(), "")
+	class, _ := newWaitClass(q.options.Fleet, variedSpec(i), nil)
+	now, err := q.store.WaitClock(tb.Context(), "")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	w := fairqueue.Waiter{ID: fmt.Sprint("w", i), Class: class.id, Instance: "i", Since: now, Deadline: now + time.Hour.Milliseconds()}
-	if _, err := l.store.Enqueue(tb.Context(), "",
+	if _, err := q.store.Enqueue(tb.Context(), "",
 		fairqueue.EnqueueParams{Waiter: w, Requirements: class.requirements, Weight: 100, Repeat: true}); err != nil {
 		tb.Fatal(err)
 	}
@@ -106,18 +106,18 @@ func enqueueVaried(tb testing.TB, l *Line, i int) fairqueue.Waiter {
 }
 
 // checkServable compares which classes nodes can serve with the answers of a filter for each class, and returns how many there are.
-func checkServable(t *testing.T, l *Line) (total int) {
+func checkServable(t *testing.T, q *Queue) (total int) {
 	t.Helper()
-	now := l.fleet.Now()
-	for n := range l.fleet.All() {
+	now := q.options.Fleet.Now()
+	for n := range q.options.Fleet.All() {
 		var got, want []string
-		for f := range l.open.filters("").serving(n, now) {
+		for f := range q.open.filters("").serving(n, now) {
 			got = append(got, f.class.id)
 		}
-		for id, class := range l.open.classes("") {
-			f := l.open.filterOf(class)
+		for id, class := range q.open.classes("") {
+			f := q.open.filterOf(class)
 			f.query.Now = now
-			if reason := l.open.picker.Filter(&f.query, n); (reason == core.ReasonNone || reason.Soft()) &&
+			if reason := q.open.picker.Filter(&f.query, n); (reason == core.ReasonNone || reason.Soft()) &&
 				(f.node == "" || f.node == n.ID()) {
 				want = append(want, id)
 			}
@@ -127,7 +127,7 @@ func checkServable(t *testing.T, l *Line) (total int) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Fatalf("classes that %s can serve (-want +got):\n%s", n.ID(), diff)
 		}
-		if wants := l.open.filters("").wants(n, now); wants != (len(want) > 0) {
+		if wants := q.open.filters("").wants(n, now); wants != (len(want) > 0) {
 			t.Errorf("%s is wanted: %v, and can serve %d classes", n.ID(), wants, len(want))
 		}
 		total += len(want)
@@ -138,11 +138,11 @@ func checkServable(t *testing.T, l *Line) (total int) {
 // TestClassFilters: the filters of all classes together decide as a filter of each class does, also after the fleet was divided otherwise.
 func TestClassFilters(t *testing.T) {
 	t.Parallel()
-	l := newCrowdedLine(t, memstore.New(store.Timing{Presence: time.Hour}), 160, 512)
-	before := checkServable(t, l)
-	l.fleet.SetPools((&core.Pools{Defined: []core.PoolDefinition{{ID: "p", RequiredServices: []string{"service-4"}}},
+	q := newCrowdedQueue(t, memstore.New(store.Timing{Presence: time.Hour}), 160, 512)
+	before := checkServable(t, q)
+	q.options.Fleet.SetPools((&core.Pools{Defined: []core.PoolDefinition{{ID: "p", RequiredServices: []string{"service-4"}}},
 		Strict: true}).Prepared())
-	if after := checkServable(t, l); before == 0 || after == 0 || after >= before {
+	if after := checkServable(t, q); before == 0 || after == 0 || after >= before {
 		t.Errorf("%d pairs of nodes and classes, and %d after the fleet was divided; want some, and fewer", before, after)
 	}
 }
@@ -150,15 +150,15 @@ func TestClassFilters(t *testing.T) {
 // TestSweepRoundHasAllWantedNodes: a sweep comes to every node for which somebody waits, once.
 func TestSweepRoundHasAllWantedNodes(t *testing.T) {
 	t.Parallel()
-	l := newCrowdedLine(t, memstore.New(store.Timing{Presence: time.Hour}), 480, 40)
+	q := newCrowdedQueue(t, memstore.New(store.Timing{Presence: time.Hour}), 480, 40)
 	want := make(map[core.NodeID]int)
-	for n := range l.fleet.All() {
-		if l.open.filters("").wants(n, l.fleet.Now()) {
+	for n := range q.options.Fleet.All() {
+		if q.open.filters("").wants(n, q.options.Fleet.Now()) {
 			want[n.ID()] = 1
 		}
 	}
 	got := make(map[core.NodeID]int)
-	for _, n := range l.nodesFor(l.open.filters("")) {
+	for _, n := range q.keeper.nodesFor(q.open.filters("")) {
 		got[n.ID()]++
 	}
 	if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 || len(want) == 480 {
@@ -169,26 +169,26 @@ func TestSweepRoundHasAllWantedNodes(t *testing.T) {
 // TestFiltersAreMadeOnce: as long as the same classes are open, their filters are used again.
 func TestFiltersAreMadeOnce(t *testing.T) {
 	t.Parallel()
-	l := newCrowdedLine(t, memstore.New(store.Timing{Presence: time.Hour}), 10, 4)
+	q := newCrowdedQueue(t, memstore.New(store.Timing{Presence: time.Hour}), 10, 4)
 	refreshed := func() *classFilters {
-		if err := l.open.refresh(t.Context(), ""); err != nil {
+		if err := q.open.refresh(t.Context(), ""); err != nil {
 			t.Fatal(err)
 		}
-		return l.open.filters("")
+		return q.open.filters("")
 	}
 	first := refreshed()
 	if refreshed() != first {
 		t.Error("the filters were made again although the classes are the same")
 	}
-	left := enqueueVaried(t, l, 4)
+	left := enqueueVaried(t, q, 4)
 	if got := refreshed(); got == first || len(got.classes) != 5 {
 		t.Errorf("filters of %d classes, want 5", len(got.classes))
 	}
-	if err := l.store.Dequeue(t.Context(), "", left, false); err != nil {
+	if err := q.store.Dequeue(t.Context(), "", left, false); err != nil {
 		t.Fatal(err)
 	}
 	got := slices.Sorted(slices.Values(refreshed().classes))
-	if want := slices.Sorted(maps.Keys(l.open.classes(""))); !slices.Equal(got, want) || len(want) != 4 {
+	if want := slices.Sorted(maps.Keys(q.open.classes(""))); !slices.Equal(got, want) || len(want) != 4 {
 		t.Errorf("filters of %v, want %v", got, want)
 	}
 }

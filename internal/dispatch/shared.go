@@ -7,17 +7,18 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // callGroup lets concurrent calls for the same job share one result.
 type callGroup struct {
 	mu    run.Mutex[run.DispatchCalls]
-	calls map[core.JobID]*call
+	calls map[core.JobID]*sharedCall
 }
 
-// call is one call in progress.
-type call struct {
+// sharedCall is one call in progress.
+type sharedCall struct {
 	fingerprint string
 	waits       bool          // it waits for a slot
 	done        chan struct{} // closed when the result is there
@@ -26,10 +27,10 @@ type call struct {
 	abandoned   bool // its caller has left before it was decided: another one makes the call again
 }
 
-func newCallGroup() *callGroup { return &callGroup{calls: make(map[core.JobID]*call)} }
+func newCallGroup() *callGroup { return &callGroup{calls: make(map[core.JobID]*sharedCall)} }
 
 // await waits for the result, until a time if there is one. It returns false if the time is over or the context ended.
-func (c *call) await(ctx context.Context, until time.Time) bool {
+func (c *sharedCall) await(ctx context.Context, until time.Time) bool {
 	var over <-chan time.Time
 	if !until.IsZero() {
 		timer := time.NewTimer(time.Until(until))
@@ -46,59 +47,54 @@ func (c *call) await(ctx context.Context, until time.Time) bool {
 }
 
 // join returns the call for a job, and whether the caller is the first and makes it, and perhaps waits for a slot.
-func (g *callGroup) join(id core.JobID, fingerprint string, waits bool) (_ *call, first bool) {
+func (g *callGroup) join(id core.JobID, fingerprint string, waits bool) (_ *sharedCall, first bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if c := g.calls[id]; c != nil {
 		return c, false
 	}
-	c := &call{fingerprint: fingerprint, waits: waits, done: make(chan struct{})}
+	c := &sharedCall{fingerprint: fingerprint, waits: waits, done: make(chan struct{})}
 	g.calls[id] = c
 	return c, true
 }
 
 // finish publishes the result of a call.
-func (g *callGroup) finish(id core.JobID, c *call) {
+func (g *callGroup) finish(id core.JobID, c *sharedCall) {
 	g.mu.Lock()
 	delete(g.calls, id)
 	g.mu.Unlock()
 	close(c.done)
 }
 
-// placeFunc places the job of a request, or refuses it.
-type placeFunc func(id core.JobID, fingerprint string, r *Request) (Placement, *wire.Error)
-
-// dispatch is Dispatch without metrics. Concurrent calls for the same job share one result.
-func (d *Dispatcher) dispatch(ctx context.Context, r *Request, place placeFunc) (Placement, *wire.Error) {
-	id := r.Job()
-	fingerprint := r.Fingerprint()
-	if r.Unique {
-		return place(id, fingerprint, r)
+// do places the job of a call. Concurrent calls for the same job share one result.
+func (g *callGroup) do(c *call, place func(*call) (Placement, *wire.Error)) (Placement, *wire.Error) {
+	if c.Unique {
+		return place(c)
 	}
 	for {
-		call, first := d.calls.join(id, fingerprint, !r.until.IsZero())
+		shared, first := g.join(c.id, c.fingerprint, c.waits())
 		if first {
-			call.placement, call.err = place(id, fingerprint, r)
-			call.abandoned = ctx.Err() != nil && call.err != nil
-			d.calls.finish(id, call)
-			return call.placement, call.err
+			shared.placement, shared.err = place(c)
+			shared.abandoned = c.ctx.Err() != nil && shared.err != nil
+			g.finish(c.id, shared)
+			return shared.placement, shared.err
 		}
-		if call.fingerprint != fingerprint {
-			return Placement{}, mismatchError(id)
+		if shared.fingerprint != c.fingerprint {
+			return Placement{}, mismatchError(c.id)
 		}
-		if call.waits && r.until.IsZero() {
-			return place(id, fingerprint, r) // it does not wait for a slot as the other does
+		if shared.waits && !c.waits() {
+			return place(c) // it does not wait for a slot as the other does
 		}
-		if !call.await(ctx, r.until) {
-			if ctx.Err() != nil {
-				return Placement{}, store.CallError(ctx)
+		if !shared.await(c.ctx, c.Wait.Until) {
+			if c.ctx.Err() != nil {
+				return Placement{}, store.CallError(c.ctx)
 			}
-			return Placement{}, errFull()
+			return Placement{}, waiting.Full()
 		}
-		if call.abandoned || isWaitRefusal(call.err) && time.Now().Before(r.until) {
+		if shared.abandoned || isWaitRefusal(shared.err) && time.Now().Before(c.Wait.Until) {
 			continue // this one may wait for longer
 		}
-		return call.placement, call.err
+		return shared.placement, shared.err
 	}
 }
 

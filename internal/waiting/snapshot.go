@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"context"
@@ -57,7 +57,7 @@ func (c *classSnapshot) estimate(tenant string, place, weight int) int64 {
 
 // snapshots reads what the queues of all pools hold. Requests of the same moment share what was read.
 type snapshots struct {
-	store   *storeClient
+	store   *client
 	fleet   *fleet.Fleet
 	open    *openClasses
 	waiters *waiters

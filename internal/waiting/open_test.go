@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"context"
@@ -61,19 +61,19 @@ func (s *heldReads) release(i int) {
 }
 
 // runHeldReads runs a test with a copy of one open class that is older than maxOpenAge.
-func runHeldReads(t *testing.T, hold string, fn func(l *Line, st *heldReads, isOpen func(class int) <-chan bool)) {
+func runHeldReads(t *testing.T, hold string, fn func(q *Queue, st *heldReads, isOpen func(class int) <-chan bool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		st := &heldReads{Store: memstore.New(store.Timing{Presence: time.Hour})}
-		l := newCrowdedLine(t, st, 1, 1)
+		q := newCrowdedQueue(t, st, 1, 1)
 		time.Sleep(maxOpenAge)
 		st.hold = hold
-		fn(l, st, func(class int) <-chan bool {
+		fn(q, st, func(class int) <-chan bool {
 			answer := make(chan bool, 1)
 			go func() {
-				c, _ := newWaitClass(l.fleet, variedSpec(class), nil)
-				_ = l.open.renew(t.Context())
-				answer <- l.open.classes("")[c.id] != nil
+				c, _ := newWaitClass(q.options.Fleet, variedSpec(class), nil)
+				_ = q.open.renew(t.Context())
+				answer <- q.open.classes("")[c.id] != nil
 			}()
 			synctest.Wait()
 			return answer
@@ -84,7 +84,7 @@ func runHeldReads(t *testing.T, hold string, fn func(l *Line, st *heldReads, isO
 // TestCallersShareARead: requests that ask at the same time which classes are open share one read of the store.
 func TestCallersShareARead(t *testing.T) {
 	t.Parallel()
-	runHeldReads(t, "OpenClasses", func(_ *Line, st *heldReads, isOpen func(int) <-chan bool) {
+	runHeldReads(t, "OpenClasses", func(_ *Queue, st *heldReads, isOpen func(int) <-chan bool) {
 		var answers []<-chan bool
 		for range 20 {
 			answers = append(answers, isOpen(0))
@@ -108,9 +108,9 @@ func TestCallersShareARead(t *testing.T) {
 // share the later read, also after the earlier one has ended.
 func TestLateCallerReadsAgain(t *testing.T) {
 	t.Parallel()
-	runHeldReads(t, "OpenClasses", func(l *Line, st *heldReads, isOpen func(int) <-chan bool) {
+	runHeldReads(t, "OpenClasses", func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
 		early := isOpen(0)
-		enqueueVaried(t, l, 1)
+		enqueueVaried(t, q, 1)
 		time.Sleep(maxOpenAge)
 		late := isOpen(1)
 		if st.calls() != 2 {
@@ -136,9 +136,9 @@ func TestLateCallerReadsAgain(t *testing.T) {
 // TestEarlierReadEndsLater: what an earlier read found does not replace what a later one has found.
 func TestEarlierReadEndsLater(t *testing.T) {
 	t.Parallel()
-	runHeldReads(t, "OpenClasses", func(l *Line, st *heldReads, isOpen func(int) <-chan bool) {
+	runHeldReads(t, "OpenClasses", func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
 		early := isOpen(0)
-		enqueueVaried(t, l, 1)
+		enqueueVaried(t, q, 1)
 		time.Sleep(maxOpenAge)
 		late := isOpen(1)
 		st.release(1)
@@ -146,8 +146,8 @@ func TestEarlierReadEndsLater(t *testing.T) {
 			t.Error("the later read did not find the second class")
 		}
 		st.release(0)
-		if !<-early || l.open.count() != 2 {
-			t.Errorf("the copy has %d classes, want 2", l.open.count())
+		if !<-early || q.open.count() != 2 {
+			t.Errorf("the copy has %d classes, want 2", q.open.count())
 		}
 	})
 }
@@ -155,25 +155,25 @@ func TestEarlierReadEndsLater(t *testing.T) {
 // TestEarlierReadEndsWhenNobodyWaits: the same holds if the later one has found that nobody waits.
 func TestEarlierReadEndsWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
-	runHeldReads(t, "Requirements", func(l *Line, st *heldReads, isOpen func(int) <-chan bool) {
-		enqueueVaried(t, l, 1)
+	runHeldReads(t, "Requirements", func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
+		enqueueVaried(t, q, 1)
 		early := isOpen(0) // it knows both classes, and not yet what the second requires
-		v, err := l.store.ViewQueue(t.Context(), "", fairqueue.ViewParams{Flows: 2, Waiters: 1})
+		v, err := q.store.ViewQueue(t.Context(), "", fairqueue.ViewParams{Flows: 2, Waiters: 1})
 		if err != nil || len(v.Flows) != 2 {
 			t.Fatal(v, err)
 		}
 		for _, f := range v.Flows {
-			if err := l.store.Dequeue(t.Context(), "", f.Waiters[0], false); err != nil {
+			if err := q.store.Dequeue(t.Context(), "", f.Waiters[0], false); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(maxOpenAge)
-		if <-isOpen(0) || l.open.any.Load() {
+		if <-isOpen(0) || q.open.any.Load() {
 			t.Error("the later read did not find that nobody waits")
 		}
 		st.release(0)
-		if <-early || l.open.count() != 0 || l.open.any.Load() {
-			t.Errorf("the copy has %d classes, and nobody waits", l.open.count())
+		if <-early || q.open.count() != 0 || q.open.any.Load() {
+			t.Errorf("the copy has %d classes, and nobody waits", q.open.count())
 		}
 	})
 }

@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"crypto/sha256"
@@ -103,4 +103,10 @@ func parseWaitClass(id, text string) *waitClass {
 		c.spec.Pool = core.JobPool{ID: *r.BoundPool, Bound: true}
 	}
 	return c
+}
+
+// ClassID identifies the class in which a job would wait that some nodes must not get.
+func (q *Queue) ClassID(spec *core.Spec, except []core.NodeID) string {
+	class, _ := newWaitClass(q.options.Fleet, spec, except)
+	return class.id
 }

@@ -1,8 +1,10 @@
-package dispatch
+package waiting
 
 import (
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -12,7 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
-// waiter is a request of this instance that waits in a queue for a slot.
+// waiter is a request of this instance that waits in a queue for a slot. It does not move: in another queue or class it is another one.
 type waiter struct {
 	id        string
 	tenant    core.TenantID
@@ -48,7 +50,8 @@ func (w *waiter) params(maxWaiting int, repeat bool) fairqueue.EnqueueParams {
 
 // waiters are the requests of this instance that wait in a queue.
 type waiters struct {
-	count atomic.Int64
+	count   atomic.Int64
+	entered atomic.Uint64 // counts the requests that were put into a queue
 
 	mu          run.Mutex[run.DispatchWaiting]
 	byID        map[string]*waiter
@@ -60,6 +63,20 @@ type waiters struct {
 func newWaiters() *waiters {
 	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byTenant: make(map[core.TenantID]int),
 		byDirection: make(map[core.Direction]int)}
+}
+
+// waiterIDSeparator is between the job and the number in the id of a waiter. No job id contains it.
+const waiterIDSeparator = "/"
+
+// nextID makes the id of a waiter: a job may leave a queue and enter it again before its removal is done.
+func (s *waiters) nextID(job core.JobID) string {
+	return string(job) + waiterIDSeparator + strconv.FormatUint(s.entered.Add(1), 36)
+}
+
+// JobOf returns the job that waits.
+func JobOf(w *fairqueue.Waiter) core.JobID {
+	job, _, _ := strings.Cut(w.ID, waiterIDSeparator)
+	return core.JobID(job)
 }
 
 // add adds a waiter, before it is put into the queue: an offer may come at once.

@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"cmp"
@@ -11,57 +11,57 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
-// WaitingParams selects requests that wait for a slot.
-type WaitingParams struct {
+// ViewParams selects requests that wait for a slot.
+type ViewParams struct {
 	Tenant *core.TenantID // nil: of all
 	Pool   *core.PoolID   // in whose queue they wait, empty: that of requests that are bound to no pool; nil: any
 	Limit  int            // the maximum length of each list
 }
 
-// WaitingView is who waits for a slot, on all instances. A request that is being offered a slot is not in it.
-type WaitingView struct {
+// View is who waits for a slot, on all instances. A request that is being offered a slot is not in it.
+type View struct {
 	Now       int64 // the time of the store in Unix milliseconds, as all others are
 	Total     int
-	Requests  []WaitingOne // those that have waited longest first
-	Pools     []WaitingGroup
-	Classes   []WaitingGroup
-	Tenants   []WaitingGroup
+	Requests  []ViewedRequest // those that have waited longest first
+	Pools     []ViewedGroup
+	Classes   []ViewedGroup
+	Tenants   []ViewedGroup
 	Truncated bool // there are more than one of the lists has
 }
 
-// WaitingOne is a request that waits.
-type WaitingOne struct {
+// ViewedRequest is a request that waits.
+type ViewedRequest struct {
 	fairqueue.Waiter
 	Job      core.JobID
 	Pool     core.PoolID
-	Class    WaitingClass
+	Class    ViewedClass
 	Place    int           // in the line of its tenant and class, the first is 1
 	Estimate time.Duration // until it has a slot, or EstimateUnknown
 }
 
-// WaitingGroup counts requests that wait: those in the queue of a pool, of a class, or of a tenant.
-type WaitingGroup struct {
+// ViewedGroup counts requests that wait: those in the queue of a pool, of a class, or of a tenant.
+type ViewedGroup struct {
 	Pool    core.PoolID
-	Class   *WaitingClass  // nil: it is no class
+	Class   *ViewedClass   // nil: it is no class
 	Tenant  *core.TenantID // nil: it is no tenant
 	Waiting int
 	Oldest  int64 // since when the one waits that has waited longest
 
 	Interval fairqueue.Interval // between two slots of a class
 	Weight   float64            // of a tenant
-	Share    WaitShare          // of a tenant
+	Share    Share              // of a tenant
 }
 
-// WaitingClass says what the requests of a class require of a node.
-type WaitingClass struct {
+// ViewedClass says what the requests of a class require of a node.
+type ViewedClass struct {
 	ID        string
 	Direction core.Direction // empty: this version does not understand the requirements
 	Requires  []string       // what they require besides, such as service(asr-large)
 }
 
 // KnowsPool reports whether requests of a tenant, or of any, may wait in the queue of a pool.
-func (l *Line) KnowsPool(pool core.PoolID, tenant *core.TenantID) bool {
-	division := l.fleet.Division()
+func (q *Queue) KnowsPool(pool core.PoolID, tenant *core.TenantID) bool {
+	division := q.options.Fleet.Division()
 	if tenant != nil && pool != "" {
 		bound, is := core.PoolID(""), false
 		if division.Enabled() {
@@ -69,33 +69,33 @@ func (l *Line) KnowsPool(pool core.PoolID, tenant *core.TenantID) bool {
 		}
 		return is && bound == pool
 	}
-	return slices.Contains(l.snapshots.pools(), pool)
+	return slices.Contains(q.snapshots.pools(), pool)
 }
 
-// ViewWaiting returns who waits for a slot.
-func (l *Line) ViewWaiting(ctx context.Context, p WaitingParams) (*WaitingView, error) {
-	queues, err := l.snapshots.get(ctx)
+// View returns who waits for a slot.
+func (q *Queue) View(ctx context.Context, p ViewParams) (*View, error) {
+	queues, err := q.snapshots.get(ctx)
 	if err != nil {
 		return nil, store.CallError(ctx)
 	}
 	now, counts := time.Now(), countShares(queues)
-	l.shares.record(now, counts)
-	v := newWaitingViewer(&p, queues)
+	q.shares.record(now, counts)
+	v := newViewer(&p, queues)
 	for i := range v.Tenants {
 		g := &v.Tenants[i]
 		key := sharer{g.Pool, *g.Tenant}
-		g.Share = l.shares.shareOf(now, key, counts[key])
+		g.Share = q.shares.shareOf(now, key, counts[key])
 	}
 	v.finish()
-	return &v.WaitingView, nil
+	return &v.View, nil
 }
 
-// waitingViewer collects a WaitingView.
-type waitingViewer struct {
-	WaitingView
-	params  *WaitingParams
+// viewer collects a View.
+type viewer struct {
+	View
+	params  *ViewParams
 	listed  []listedWaiter
-	classes map[*classSnapshot]*WaitingClass
+	classes map[*classSnapshot]*ViewedClass
 }
 
 // listedWaiter is a waiter of a snapshot.
@@ -107,9 +107,9 @@ type listedWaiter struct {
 	place  int
 }
 
-// newWaitingViewer collects what matches of the queues.
-func newWaitingViewer(p *WaitingParams, queues []*queueSnapshot) *waitingViewer {
-	v := &waitingViewer{params: p, classes: make(map[*classSnapshot]*WaitingClass)}
+// newViewer collects what matches of the queues.
+func newViewer(p *ViewParams, queues []*queueSnapshot) *viewer {
+	v := &viewer{params: p, classes: make(map[*classSnapshot]*ViewedClass)}
 	v.Now = time.Now().UnixMilli() // if nobody waits
 	for _, q := range queues {
 		v.addQueue(q)
@@ -118,15 +118,15 @@ func newWaitingViewer(p *WaitingParams, queues []*queueSnapshot) *waitingViewer 
 }
 
 // addQueue adds what matches of a queue.
-func (v *waitingViewer) addQueue(q *queueSnapshot) {
+func (v *viewer) addQueue(q *queueSnapshot) {
 	v.Now = q.now
 	if v.params.Pool != nil && *v.params.Pool != q.pool {
 		return
 	}
-	pool := WaitingGroup{Pool: q.pool}
-	tenants := make(map[core.TenantID]*WaitingGroup)
+	pool := ViewedGroup{Pool: q.pool}
+	tenants := make(map[core.TenantID]*ViewedGroup)
 	for _, c := range q.classes {
-		class := WaitingGroup{Pool: q.pool, Class: describeClass(c), Interval: c.Interval}
+		class := ViewedGroup{Pool: q.pool, Class: describeClass(c), Interval: c.Interval}
 		v.classes[c] = class.Class
 		for i := range c.flows {
 			f := &c.flows[i]
@@ -136,10 +136,10 @@ func (v *waitingViewer) addQueue(q *queueSnapshot) {
 			}
 			t := tenants[id]
 			if t == nil {
-				t = &WaitingGroup{Pool: q.pool, Tenant: &id, Weight: float64(f.Weight) / fairqueue.WeightScale}
+				t = &ViewedGroup{Pool: q.pool, Tenant: &id, Weight: float64(f.Weight) / fairqueue.WeightScale}
 				tenants[id] = t
 			}
-			for _, g := range []*WaitingGroup{&pool, &class, t} {
+			for _, g := range []*ViewedGroup{&pool, &class, t} {
 				g.add(f)
 			}
 			for place := range f.Waiters {
@@ -159,7 +159,7 @@ func (v *waitingViewer) addQueue(q *queueSnapshot) {
 }
 
 // add counts the waiters of a flow.
-func (g *WaitingGroup) add(f *fairqueue.FlowView) {
+func (g *ViewedGroup) add(f *fairqueue.FlowView) {
 	g.Waiting += f.Waiting
 	for i := range f.Waiters {
 		if g.Oldest == 0 || f.Waiters[i].Since < g.Oldest {
@@ -169,18 +169,18 @@ func (g *WaitingGroup) add(f *fairqueue.FlowView) {
 }
 
 // finish orders the lists and cuts them.
-func (v *waitingViewer) finish() {
+func (v *viewer) finish() {
 	slices.SortFunc(v.listed, func(a, b listedWaiter) int {
 		return cmp.Or(cmp.Compare(a.waiter.Since, b.waiter.Since), cmp.Compare(a.waiter.ID, b.waiter.ID))
 	})
 	v.Truncated = v.Total > min(len(v.listed), v.params.Limit)
 	for _, w := range v.listed[:min(len(v.listed), v.params.Limit)] {
-		v.Requests = append(v.Requests, WaitingOne{
-			Waiter: *w.waiter, Job: WaiterJob(w.waiter), Pool: w.pool, Class: *v.classes[w.class], Place: w.place,
+		v.Requests = append(v.Requests, ViewedRequest{
+			Waiter: *w.waiter, Job: JobOf(w.waiter), Pool: w.pool, Class: *v.classes[w.class], Place: w.place,
 			Estimate: estimateOf(w.class.estimate(w.flow.Tenant, w.place, w.flow.Weight)),
 		})
 	}
-	for _, list := range []*[]WaitingGroup{&v.Pools, &v.Classes, &v.Tenants} {
+	for _, list := range []*[]ViewedGroup{&v.Pools, &v.Classes, &v.Tenants} {
 		slices.SortFunc(*list, compareGroups)
 		if len(*list) > v.params.Limit {
 			*list, v.Truncated = (*list)[:v.params.Limit], true
@@ -189,7 +189,7 @@ func (v *waitingViewer) finish() {
 }
 
 // compareGroups orders the groups with most waiters first.
-func compareGroups(a, b WaitingGroup) int {
+func compareGroups(a, b ViewedGroup) int {
 	order := cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.Pool, b.Pool))
 	switch {
 	case order == 0 && a.Class != nil:
@@ -209,8 +209,8 @@ func estimateOf(ms int64) time.Duration {
 }
 
 // describeClass says what the requests of a class require.
-func describeClass(c *classSnapshot) *WaitingClass {
-	d := &WaitingClass{ID: c.ID}
+func describeClass(c *classSnapshot) *ViewedClass {
+	d := &ViewedClass{ID: c.ID}
 	if c.class == nil {
 		return d
 	}
@@ -226,4 +226,31 @@ func describeClass(c *classSnapshot) *WaitingClass {
 		d.Requires = append(d.Requires, "not_node("+string(node)+")")
 	}
 	return d
+}
+
+// Found is a request that waits on another instance.
+type Found struct {
+	Instance     core.InstanceID
+	Tenant       core.TenantID
+	Direction    core.Direction
+	Since, Until time.Time // when it began to wait, and when it gives up
+}
+
+// Find returns the requests of a job that wait on other instances: those of a tenant, or all; nil: of any tenant.
+func (q *Queue) Find(ctx context.Context, id core.JobID, tenant *core.TenantID) ([]Found, error) {
+	queues, err := q.snapshots.get(ctx)
+	if err != nil {
+		return nil, store.CallError(ctx)
+	}
+	var found []Found
+	v := newViewer(&ViewParams{Tenant: tenant}, queues)
+	for _, w := range v.listed {
+		if owner := core.InstanceID(w.waiter.Instance); JobOf(w.waiter) == id && owner != q.options.Instance {
+			found = append(found, Found{
+				Instance: owner, Tenant: core.TenantID(w.waiter.Tenant), Direction: v.classes[w.class].Direction,
+				Since: time.UnixMilli(w.waiter.Since), Until: time.UnixMilli(w.waiter.Deadline),
+			})
+		}
+	}
+	return found, nil
 }

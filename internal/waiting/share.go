@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"maps"
@@ -19,9 +19,9 @@ const (
 	maxSharers = 1000
 )
 
-// WaitShare is how many slots a tenant was granted while other tenants waited for the same, and how many of these were its part by the
+// Share is how many slots a tenant was granted while other tenants waited for the same, and how many of these were its part by the
 // weights.
-type WaitShare struct {
+type Share struct {
 	Granted  int
 	Entitled float64
 	Window   time.Duration // over how long; 0: since the tenant began to wait, because this instance did not observe it before
@@ -122,12 +122,12 @@ func (l *shareLog) record(now time.Time, counts map[sharer]shareCount) {
 }
 
 // shareOf returns the share of a tenant over the last minute, from the samples and what is counted now.
-func (l *shareLog) shareOf(now time.Time, key sharer, count shareCount) WaitShare {
+func (l *shareLog) shareOf(now time.Time, key sharer, count shareCount) Share {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	h := l.tenants[key]
 	if h == nil || now.Equal(h.seen) && len(h.points) == 0 {
-		return newWaitShare(count, 0)
+		return newShare(count, 0)
 	}
 	total, from := count.since(h.last), h.seen
 	for i := len(h.points) - 1; i >= 0 && now.Sub(h.points[i].from) <= shareWindow; i-- {
@@ -135,32 +135,32 @@ func (l *shareLog) shareOf(now time.Time, key sharer, count shareCount) WaitShar
 		total.entitled += h.points[i].entitled
 		from = h.points[i].from
 	}
-	return newWaitShare(total, now.Sub(from))
+	return newShare(total, now.Sub(from))
 }
 
 // minEntitled is from how many slots on the share of a tenant is compared with its part.
 const minEntitled = 10
 
 // recent returns the shares of tenants over the last minute, in all pools, from the samples only.
-func (l *shareLog) recent(now time.Time) map[core.TenantID]WaitShare {
+func (l *shareLog) recent(now time.Time) map[core.TenantID]Share {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	shares := make(map[core.TenantID]WaitShare)
+	shares := make(map[core.TenantID]Share)
 	for key, h := range l.tenants {
 		for i := range h.points {
 			p := &h.points[i]
 			if now.Sub(p.from) > shareWindow {
 				continue
 			}
-			s, n := shares[key.tenant], newWaitShare(p.shareCount, now.Sub(p.from))
-			shares[key.tenant] = WaitShare{Granted: s.Granted + n.Granted, Entitled: s.Entitled + n.Entitled,
+			s, n := shares[key.tenant], newShare(p.shareCount, now.Sub(p.from))
+			shares[key.tenant] = Share{Granted: s.Granted + n.Granted, Entitled: s.Entitled + n.Entitled,
 				Window: max(s.Window, n.Window)}
 		}
 	}
-	maps.DeleteFunc(shares, func(_ core.TenantID, s WaitShare) bool { return s.Entitled < minEntitled })
+	maps.DeleteFunc(shares, func(_ core.TenantID, s Share) bool { return s.Entitled < minEntitled })
 	return shares
 }
 
-func newWaitShare(c shareCount, window time.Duration) WaitShare {
-	return WaitShare{Granted: int(c.granted), Entitled: float64(c.entitled) / fairqueue.ShareScale, Window: window}
+func newShare(c shareCount, window time.Duration) Share {
+	return Share{Granted: int(c.granted), Entitled: float64(c.entitled) / fairqueue.ShareScale, Window: window}
 }

@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"context"
@@ -124,7 +124,7 @@ func (o *offerer) offerGroup(ctx context.Context, g *nodeGroup) {
 				nodes = append(nodes, n)
 			}
 			o.recheck(g.pool, n.node, offerSettled)
-			o.deliver(WaitOffer{Pool: g.pool, Waiter: offered.Waiter, Node: n.node.ID()})
+			o.deliver(Offer{Pool: g.pool, Waiter: offered.Waiter, Node: n.node.ID()})
 		}
 		more = r.More || len(r.Offers) == slots
 	}

@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"context"
@@ -23,9 +23,9 @@ const (
 	// sweepChunk is how many nodes are probed at once.
 	sweepChunk = 64
 	// sweepWithin is after what time a sweep does not go on to the next chunk: the store is slow.
-	sweepWithin = tendInterval / 2
+	sweepWithin = keepInterval / 2
 	// sweepTurn is after what time another instance goes on if the one that sweeps the queue of a pool does not.
-	sweepTurn = 3 * tendInterval
+	sweepTurn = 3 * keepInterval
 	// offerTakes is how long an offer takes, as a rule, until its slot is reserved.
 	offerTakes = 40 * time.Millisecond
 	// sweepFor is for how long an instance sweeps before another one does, which may know of other nodes.
@@ -41,38 +41,38 @@ type sweepRound struct {
 
 // sweepAll probes nodes in the background, unless that is being done: those whose offers should have been used by now, and the next ones of
 // each pool.
-func (t *tender) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fleet.Node) {
-	if !t.sweeping.CompareAndSwap(false, true) {
+func (k *keeper) sweepAll(freed map[core.PoolID]bool, due map[core.PoolID][]*fleet.Node) {
+	if !k.sweeping.CompareAndSwap(false, true) {
 		return
 	}
-	started := t.tasks.Go(func(ctx context.Context) {
-		defer t.sweeping.Store(false)
-		offered := t.probeDue(ctx, due)
+	started := k.tasks.Go(func(ctx context.Context) {
+		defer k.sweeping.Store(false)
+		offered := k.probeDue(ctx, due)
 		var free []*fleet.Node
-		open := t.open.openPools()
+		open := k.open.openPools()
 		for _, pool := range open { // also if only others have waiters there: their instances may all be dead
-			free = append(free, t.sweep(ctx, pool, max(maxSwept/len(open), minSwept), freed[pool])...)
+			free = append(free, k.sweep(ctx, pool, max(maxSwept/len(open), minSwept), freed[pool])...)
 		}
-		maps.DeleteFunc(t.rounds, func(pool core.PoolID, _ *sweepRound) bool { return !slices.Contains(open, pool) })
-		t.offerFree(ctx, map[string][]*fleet.Node{telemetry.SweepOffered: offered, telemetry.SweepPeriodic: free})
-		t.sampleShares(ctx)
+		maps.DeleteFunc(k.rounds, func(pool core.PoolID, _ *sweepRound) bool { return !slices.Contains(open, pool) })
+		k.offerFree(ctx, map[string][]*fleet.Node{telemetry.SweepOffered: offered, telemetry.SweepPeriodic: free})
+		k.sampleShares(ctx)
 	})
 	if !started {
-		t.sweeping.Store(false)
+		k.sweeping.Store(false)
 	}
 }
 
 // probeDue returns the nodes with free slots of those whose offers should have been used by now. Those of which the store says nothing are
 // probed later.
-func (t *tender) probeDue(ctx context.Context, due map[core.PoolID][]*fleet.Node) (free []*fleet.Node) {
+func (k *keeper) probeDue(ctx context.Context, due map[core.PoolID][]*fleet.Node) (free []*fleet.Node) {
 	for pool, nodes := range due {
 		for chunk := range slices.Chunk(nodes, sweepChunk) {
-			if !t.open.any.Load() {
+			if !k.open.any.Load() {
 				return free
 			}
-			found, ok := t.probeFree(ctx, chunk)
+			found, ok := k.probeFree(ctx, chunk)
 			if !ok {
-				t.outstanding.addAll(map[core.PoolID][]*fleet.Node{pool: chunk}, time.Now())
+				k.offers.outstanding.addAll(map[core.PoolID][]*fleet.Node{pool: chunk}, time.Now())
 			}
 			free = append(free, nodesOf(found)...)
 		}
@@ -82,7 +82,7 @@ func (t *tender) probeDue(ctx context.Context, due map[core.PoolID][]*fleet.Node
 
 // offerFree offers the slots of nodes that are still free after a moment, by the kinds of their probes. A slot that was offered a moment
 // ago is reserved then: it is not offered to two requests, of which the second might be faster.
-func (t *tender) offerFree(ctx context.Context, byKind map[string][]*fleet.Node) {
+func (k *keeper) offerFree(ctx context.Context, byKind map[string][]*fleet.Node) {
 	slept := false
 	for kind, nodes := range byKind {
 		for chunk := range slices.Chunk(nodes, sweepChunk) {
@@ -90,37 +90,37 @@ func (t *tender) offerFree(ctx context.Context, byKind map[string][]*fleet.Node)
 				return
 			}
 			slept = true
-			t.probe(ctx, chunk, kind)
+			k.probe(ctx, chunk, kind)
 		}
 	}
 }
 
 // sweep probes the next of the nodes for which requests wait in the queue of a pool, and returns those with free slots. Slots are free that
 // nobody was offered if the instance that freed them died, or a message was lost. Of all instances one does it at a time, for a while.
-func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed bool) (free []*fleet.Node) {
-	round := t.rounds[pool]
+func (k *keeper) sweep(ctx context.Context, pool core.PoolID, limit int, freed bool) (free []*fleet.Node) {
+	round := k.rounds[pool]
 	if round == nil {
-		round = &sweepRound{turn: store.LockParams{Name: "wait-sweep:" + string(pool), Holder: string(t.instance), TTL: sweepTurn}}
-		t.rounds[pool] = round
+		round = &sweepRound{turn: store.LockParams{Name: "wait-sweep:" + string(pool), Holder: string(k.instance), TTL: sweepTurn}}
+		k.rounds[pool] = round
 	}
-	mine, err := round.takeTurn(ctx, t.store)
+	mine, err := round.takeTurn(ctx, k.store)
 	if err != nil || !mine && !freed {
 		return nil
 	}
-	wanted := t.open.filters(pool)
+	wanted := k.open.filters(pool)
 	if wanted == nil {
 		return nil
 	}
 	if len(round.left) == 0 {
-		round.left = t.nodesFor(wanted)
+		round.left = k.nodesFor(wanted)
 	}
 	began := time.Now()
 	for limit > 0 && time.Since(began) < sweepWithin {
-		nodes := round.takeNext(wanted, min(limit, sweepChunk), t.fleet.Now())
+		nodes := round.takeNext(wanted, min(limit, sweepChunk), k.fleet.Now())
 		if len(nodes) == 0 {
 			break
 		}
-		found, ok := t.probeFree(ctx, nodes)
+		found, ok := k.probeFree(ctx, nodes)
 		if !ok {
 			return free
 		}
@@ -128,13 +128,13 @@ func (t *tender) sweep(ctx context.Context, pool core.PoolID, limit int, freed b
 		limit -= len(nodes)
 	}
 	if mine && len(round.left) == 0 && time.Since(round.since) >= sweepFor {
-		round.endTurn(ctx, t.store)
+		round.endTurn(ctx, k.store)
 	}
 	return free
 }
 
 // takeTurn reports whether it is for this instance to sweep.
-func (r *sweepRound) takeTurn(ctx context.Context, st *storeClient) (bool, error) {
+func (r *sweepRound) takeTurn(ctx context.Context, st *client) (bool, error) {
 	lock, err := st.Lock(ctx, r.turn)
 	switch {
 	case err != nil:
@@ -148,7 +148,7 @@ func (r *sweepRound) takeTurn(ctx context.Context, st *storeClient) (bool, error
 }
 
 // endTurn lets another instance sweep.
-func (r *sweepRound) endTurn(ctx context.Context, st *storeClient) {
+func (r *sweepRound) endTurn(ctx context.Context, st *client) {
 	r.since = time.Time{}
 	if err := st.Unlock(ctx, r.turn); err != nil {
 		st.RecordError("unlock", err) // it expires
@@ -156,12 +156,12 @@ func (r *sweepRound) endTurn(ctx context.Context, st *storeClient) {
 }
 
 // nodesFor returns the nodes for which requests wait in the queue of a pool, in random order.
-func (t *tender) nodesFor(wanted *classFilters) []*fleet.Node {
-	now := t.fleet.Now()
+func (k *keeper) nodesFor(wanted *classFilters) []*fleet.Node {
+	now := k.fleet.Now()
 	taken := make(map[*fleet.Node]bool)
 	var nodes []*fleet.Node
 	for _, r := range wanted.routes {
-		for m := range t.fleet.Route(r.requirement.Direction, r.requirement.TTS).All() {
+		for m := range k.fleet.Route(r.requirement.Direction, r.requirement.TTS).All() {
 			if !taken[m.Node] && r.wants(m.Node, now) {
 				taken[m.Node] = true
 				nodes = append(nodes, m.Node)
@@ -185,31 +185,31 @@ func (r *sweepRound) takeNext(wanted *classFilters, n int, now fleet.Instant) []
 }
 
 // probe probes nodes and offers their free slots. It reports false if the store did not answer.
-func (t *tender) probe(ctx context.Context, nodes []*fleet.Node, kind string) bool {
-	free, ok := t.probeFree(ctx, nodes)
+func (k *keeper) probe(ctx context.Context, nodes []*fleet.Node, kind string) bool {
+	free, ok := k.probeFree(ctx, nodes)
 	for _, f := range free {
-		t.found(f.node, f.slots)
+		k.offers.offerAtLeast(f.node, f.slots)
 	}
 	if len(free) > 0 {
-		t.metrics.Waiting.Sweeps.WithLabelValues(kind).Inc()
+		k.metrics.Sweeps.WithLabelValues(kind).Inc()
 	}
 	return ok
 }
 
 // probeFree probes nodes and returns those that have free slots. It reports false if the store did not answer.
-func (t *tender) probeFree(ctx context.Context, nodes []*fleet.Node) (free []freeNode, _ bool) {
+func (k *keeper) probeFree(ctx context.Context, nodes []*fleet.Node) (free []freeNode, _ bool) {
 	ids := make([]core.NodeID, len(nodes))
 	for i, n := range nodes {
 		ids[i] = n.ID()
 	}
 	occupancy := make([]store.Occupancy, len(nodes))
-	if err := t.store.Probe(ctx, ids, occupancy); err != nil {
-		t.store.RecordError("probe", err)
+	if err := k.store.Probe(ctx, ids, occupancy); err != nil {
+		k.store.RecordError("probe", err)
 		return nil, false
 	}
 	for i, n := range nodes {
 		o := &occupancy[i]
-		t.fleet.Observe(n, o.InFlight(), o.Slots(), t.fleet.Now())
+		k.fleet.Observe(n, o.InFlight(), o.Slots(), k.fleet.Now())
 		if o.Free() {
 			free = append(free, freeNode{node: n, slots: o.Slots() - o.InFlight()})
 		}

@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// ExplainedWait says what the wait of a request would be for which no slot is free.
-type ExplainedWait struct {
+// Explained says what the wait of a request would be for which no slot is free.
+type Explained struct {
 	Pool          core.PoolID   // in whose queue it would wait
 	Place         int           // in the line of its tenant and class
 	TenantWaiting int           // requests of its tenant that wait in this queue
@@ -26,38 +26,40 @@ type ExplainedWait struct {
 	Detail                     string
 }
 
-// explainWait adds to an explanation what the wait would be.
-func (l *Line) explainWait(ctx context.Context, p *ExplainParams, x *Explanation) error {
-	queues, err := l.snapshots.get(ctx)
+// ExplainParams describes an explanation.
+type ExplainParams struct {
+	Spec core.Spec
+	// OnlyTenant makes it an explanation for the tenant of the job: it says nothing of requests of other tenants.
+	OnlyTenant bool
+}
+
+// Explain says what the wait of a request would be.
+func (q *Queue) Explain(ctx context.Context, p *ExplainParams) (*Explained, error) {
+	queues, err := q.snapshots.get(ctx)
 	if err != nil {
-		return store.CallError(ctx)
+		return nil, store.CallError(ctx)
 	}
-	class, pool := newWaitClass(l.fleet, &p.Spec, nil)
-	w := &ExplainedWait{Pool: pool, Place: 1, Estimate: EstimateUnknown}
-	weight := l.weight(p.Spec.Tenant)
+	class, pool := newWaitClass(q.options.Fleet, &p.Spec, nil)
+	w := &Explained{Pool: pool, Place: 1, Estimate: EstimateUnknown}
 	maxWait := int64(math.MaxInt64)
 	if ms := p.Spec.Options.MaxWaitMS; ms != nil && *ms > 0 {
 		maxWait = *ms
 	}
-	for _, q := range queues {
-		if q.pool == pool {
-			q.explain(w, class.id, string(p.Spec.Tenant), weight, maxWait, l.maxWaiting)
+	for _, s := range queues {
+		if s.pool == pool {
+			s.explain(w, class.id, string(p.Spec.Tenant), q.weight(p.Spec.Tenant), maxWait, q.options.MaxWaiting)
 		}
 	}
-	if w.OtherClasses = l.countRivals(queues, class); p.OnlyTenant {
+	if w.OtherClasses = q.countRivals(queues, class); p.OnlyTenant {
 		w.OtherTenants, w.OtherClasses = -1, -1
 	}
-	x.Wait = w
-	if w.Refusal != "" && maxWait != math.MaxInt64 {
-		x.Verdict = w.Refusal
-	}
 	w.Detail = w.describe()
-	return nil
+	return w, nil
 }
 
 // explain sets what the wait of a request would be in this queue. A request that has not said how long it waits is not refused because of
 // that.
-func (q *queueSnapshot) explain(w *ExplainedWait, class, tenant string, weight int, maxWait int64, maxWaiting int) {
+func (q *queueSnapshot) explain(w *Explained, class, tenant string, weight int, maxWait int64, maxWaiting int) {
 	load := fairqueue.Load{Classes: len(q.classes)}
 	weights := make(map[string]int) // of other tenants
 	for _, c := range q.classes {
@@ -109,15 +111,15 @@ func placeOf(f *fairqueue.FlowView, now, maxWait int64) int {
 }
 
 // countRivals returns how many requests wait in other classes for some of the nodes that can serve a class.
-func (l *Line) countRivals(queues []*queueSnapshot, class *waitClass) int {
-	nodes, now := l.sample(class, maxSwept), l.fleet.Now()
+func (q *Queue) countRivals(queues []*queueSnapshot, class *waitClass) int {
+	nodes, now := q.keeper.sample(class, maxSwept), q.options.Fleet.Now()
 	total := 0
-	for _, q := range queues {
-		for _, c := range q.classes {
+	for _, s := range queues {
+		for _, c := range s.classes {
 			if c.ID == class.id || c.class == nil {
 				continue
 			}
-			filter := l.open.filterOf(c.class)
+			filter := q.open.filterOf(c.class)
 			for _, n := range nodes {
 				if filter.canServe(n, now) {
 					total += c.Waiting
@@ -130,7 +132,7 @@ func (l *Line) countRivals(queues []*queueSnapshot, class *waitClass) int {
 }
 
 // describe says in words what the wait would be.
-func (w *ExplainedWait) describe() string {
+func (w *Explained) describe() string {
 	var b strings.Builder
 	switch {
 	case w.Refusal == wire.QueueFull:

@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"context"
@@ -24,28 +24,28 @@ func (noOffers) Offer(context.Context, core.PoolID, int, []string) (fairqueue.Of
 	return fairqueue.OfferResult{}, nil
 }
 
-// newBenchLine makes a line with 512 open classes and 10,000 nodes, each of which serves some of them.
-func newBenchLine(b *testing.B) *Line {
+// newBenchQueue makes a queue with 512 open classes and 10,000 nodes, each of which serves some of them.
+func newBenchQueue(b *testing.B) *Queue {
 	mem := memstore.New(store.Timing{Presence: time.Hour})
-	return newCrowdedLine(b, noOffers{mem}, benchNodes, benchClasses)
+	return newCrowdedQueue(b, noOffers{mem}, benchNodes, benchClasses)
 }
 
 // BenchmarkWaitSweepRound makes the list of the nodes that are to be swept.
 func BenchmarkWaitSweepRound(b *testing.B) {
-	l := newBenchLine(b)
+	q := newBenchQueue(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if n := len(l.nodesFor(l.open.filters(""))); n == 0 {
+		if n := len(q.keeper.nodesFor(q.open.filters(""))); n == 0 {
 			b.Fatal("no node is wanted")
 		}
 	}
 }
 
-// BenchmarkWaitOfferBatch offers the free slots of the nodes that one sweep probes.
-func BenchmarkWaitOfferBatch(b *testing.B) {
-	l := newBenchLine(b)
+// BenchmarkOfferBatch offers the free slots of the nodes that one sweep probes.
+func BenchmarkOfferBatch(b *testing.B) {
+	q := newBenchQueue(b)
 	batch := make(map[*fleet.Node]int)
-	for n := range l.fleet.All() {
+	for n := range q.options.Fleet.All() {
 		if len(batch) == maxSwept {
 			break
 		}
@@ -53,34 +53,34 @@ func BenchmarkWaitOfferBatch(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		l.offerAll(b.Context(), batch)
+		q.offers.offerAll(b.Context(), batch)
 	}
 }
 
 // BenchmarkWaitArrival checks, as for a request that arrives, whether others wait for 20 nodes.
 func BenchmarkWaitArrival(b *testing.B) {
-	l := newBenchLine(b)
+	q := newBenchQueue(b)
 	var nodes []*fleet.Node
-	for n := range l.fleet.All() {
+	for n := range q.options.Fleet.All() {
 		if nodes = append(nodes, n); len(nodes) == 20 {
 			break
 		}
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		w := l.open.waitingFor(b.Context())
+		w := q.Claims(b.Context())
 		for _, n := range nodes {
-			w.wants(n)
+			w.Want(n)
 		}
 	}
 }
 
 // BenchmarkWaitSample chooses the nodes that are probed when the first request of a class begins to wait.
 func BenchmarkWaitSample(b *testing.B) {
-	l := newBenchLine(b)
-	class, _ := newWaitClass(l.fleet, variedSpec(0), nil)
+	q := newBenchQueue(b)
+	class, _ := newWaitClass(q.options.Fleet, variedSpec(0), nil)
 	b.ReportAllocs()
 	for b.Loop() {
-		l.sample(class, maxSurveyed)
+		q.keeper.sample(class, maxSurveyed)
 	}
 }

@@ -43,31 +43,34 @@ type ProbeOutcome struct {
 	Ended                                      time.Time
 }
 
-// probeWatch is what the caller of a probe learns of its job. A nil one learns nothing.
-type probeWatch struct {
+// testJob is what the caller of a test job learns of it. A nil one learns nothing.
+type testJob struct {
+	timeout             time.Duration
 	recorded, delivered time.Time     // set before the caller waits
 	acked               atomic.Int64  // Unix nanoseconds; 0: not yet
 	ended               chan struct{} // closed when the job is not in flight here any more
 	endOnce             sync.Once
 }
 
-func newProbeWatch() *probeWatch { return &probeWatch{ended: make(chan struct{})} }
+func newTestJob(timeout time.Duration) *testJob {
+	return &testJob{timeout: timeout, ended: make(chan struct{})}
+}
 
 // acknowledged records the first acknowledgement.
-func (w *probeWatch) acknowledged(at time.Time) {
+func (w *testJob) acknowledged(at time.Time) {
 	if w != nil {
 		w.acked.CompareAndSwap(0, at.UnixNano())
 	}
 }
 
-func (w *probeWatch) end() {
+func (w *testJob) end() {
 	if w != nil {
 		w.endOnce.Do(func() { close(w.ended) })
 	}
 }
 
 // watchBy makes a watch learn of the job, which was recorded just now. The watch may be nil.
-func (f *inFlightJob) watchBy(w *probeWatch) {
+func (f *inFlightJob) watchBy(w *testJob) {
 	if w == nil {
 		return
 	}
@@ -89,24 +92,26 @@ func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome
 	}
 	defer d.probes.Add(-1)
 	name := "probe-" + rand.Text()
+	t := newTestJob(min(p.Timeout, d.cfg.AttemptTimeout, d.cfg.JobTimeout))
 	r := Request{Spec: core.Spec{
 		Request: core.RequestID(name), Session: core.SessionID(name), Tenant: p.Tenant, Direction: p.Direction, Probe: true,
 		Options: core.Options{PreferredNode: p.Node, Strict: true},
-	}, Unique: true, timeout: min(p.Timeout, d.cfg.AttemptTimeout, d.cfg.JobTimeout), watch: newProbeWatch()}
-	d.beginTrace(&r)
+	}, Unique: true, test: t}
+	c := &call{Request: r, ctx: ctx, id: r.Job(), fingerprint: r.Fingerprint()}
+	d.beginTrace(c)
 	out := &ProbeOutcome{Started: time.Now()}
-	placed, refusal := d.place(r.Job(), r.Fingerprint(), &r)
+	placed, refusal := d.try(c, "")
 	if refusal != nil {
 		d.metrics.CountRefusedProbe()
 		return nil, refusal
 	}
-	out.Recorded, out.Delivered = r.watch.recorded, r.watch.delivered
-	job, err := d.awaitProbe(ctx, placed.Job, r.watch, out.Recorded.Add(r.timeout+probeGrace))
+	out.Recorded, out.Delivered = t.recorded, t.delivered
+	job, err := d.awaitProbe(ctx, placed.Job, t, out.Recorded.Add(t.timeout+probeGrace))
 	if err != nil {
 		return nil, err
 	}
 	out.Job = job
-	if acked := r.watch.acked.Load(); acked != 0 {
+	if acked := t.acked.Load(); acked != 0 {
 		out.Acknowledged = time.Unix(0, acked)
 	}
 	// Both times are on the clock of the store, so that the difference is exact however late this instance learnt of the end.
@@ -115,7 +120,7 @@ func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome
 }
 
 // awaitProbe waits until the job of a probe has ended, on whichever instance.
-func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *probeWatch, until time.Time) (*core.Job, error) {
+func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *testJob, until time.Time) (*core.Job, error) {
 	ended, poll := w.ended, time.NewTicker(probePoll)
 	defer poll.Stop()
 	limit := time.NewTimer(time.Until(until))

@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -20,7 +21,7 @@ type offerCounter struct {
 	Store
 	mu    sync.Mutex
 	calls int
-	sent  []WaitOffer
+	sent  []Offer
 }
 
 func (s *offerCounter) Offer(ctx context.Context, pool core.PoolID, n int, classes []string) (fairqueue.OfferResult, error) {
@@ -30,10 +31,10 @@ func (s *offerCounter) Offer(ctx context.Context, pool core.PoolID, n int, class
 	return s.Store.Offer(ctx, pool, n, classes)
 }
 
-func (s *offerCounter) receive(_ context.Context, _ core.InstanceID, o WaitOffer) error {
+func (s *offerCounter) Send(_ context.Context, _ core.InstanceID, _ bus.Kind, _ time.Duration, body any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sent = append(s.sent, o)
+	s.sent = append(s.sent, body.(Offer))
 	return nil
 }
 
@@ -50,14 +51,14 @@ func dividedInTwo() *core.Pools {
 }
 
 // offerCrowd offers the slots of nodes to requests that wait on another instance, some of which are bound to the pool p.
-func offerCrowd(t *testing.T, nodes, classes, perClass int, pools *core.Pools, bound func(i int) bool) (_ *Line, _ *offerCounter,
+func offerCrowd(t *testing.T, nodes, classes, perClass int, pools *core.Pools, bound func(i int) bool) (_ *Queue, _ *offerCounter,
 	free map[*fleet.Node]int) {
 	t.Helper()
 	counter := &offerCounter{Store: memstore.New(store.Timing{Presence: time.Hour})}
-	l := newCrowdedLine(t, counter, nodes, 0)
-	l.fleet.SetPools(pools)
-	l.sends.send = counter.receive
-	l.tend = func() {}
+	q := newCrowdedQueue(t, counter, nodes, 0)
+	q.options.Fleet.SetPools(pools)
+	q.offers.sends.bus = counter
+	q.offers.keep = func() {}
 	now, err := counter.WaitClock(t.Context(), "")
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +69,7 @@ func offerCrowd(t *testing.T, nodes, classes, perClass int, pools *core.Pools, b
 		if bound(i) {
 			pool, spec.Pool = "p", core.JobPool{ID: "p", Bound: true}
 		}
-		class, _ := newWaitClass(l.fleet, spec, nil)
+		class, _ := newWaitClass(q.options.Fleet, spec, nil)
 		w := fairqueue.Waiter{ID: fmt.Sprint("w", i), Class: class.id, Instance: "other", Since: now,
 			Deadline: now + time.Hour.Milliseconds()}
 		if _, err := counter.Enqueue(t.Context(), pool,
@@ -78,36 +79,36 @@ func offerCrowd(t *testing.T, nodes, classes, perClass int, pools *core.Pools, b
 	}
 	free = make(map[*fleet.Node]int)
 	for i := range nodes {
-		free[l.fleet.Node(variedNode(i))] = 1 + i%3
+		free[q.options.Fleet.Node(variedNode(i))] = 1 + i%3
 	}
-	l.offerAll(t.Context(), free)
+	q.offers.offerAll(t.Context(), free)
 	synctest.Wait() // until all were sent
-	return l, counter, free
+	return q, counter, free
 }
 
 // checkOffers checks that no node has more offers than free slots, that no request has two, and that each node can serve its requests.
-func checkOffers(t *testing.T, l *Line, c *offerCounter, free map[*fleet.Node]int) {
+func checkOffers(t *testing.T, q *Queue, c *offerCounter, free map[*fleet.Node]int) {
 	t.Helper()
 	byNode, byWaiter := make(map[core.NodeID]int), make(map[string]int)
 	for _, o := range c.sent {
-		n := l.fleet.Node(o.Node)
+		n := q.options.Fleet.Node(o.Node)
 		if byNode[o.Node]++; byNode[o.Node] > free[n] {
 			t.Errorf("%s has %d offers and %d free slots", o.Node, byNode[o.Node], free[n])
 		}
 		if byWaiter[o.Waiter.ID]++; byWaiter[o.Waiter.ID] > 1 {
 			t.Errorf("%s was offered %d slots", o.Waiter.ID, byWaiter[o.Waiter.ID])
 		}
-		if class := l.open.classes(o.Pool)[o.Waiter.Class]; class != nil && !l.open.filterOf(class).canServe(n, l.fleet.Now()) {
+		if class := q.open.classes(o.Pool)[o.Waiter.Class]; class != nil && !q.open.filterOf(class).canServe(n, q.options.Fleet.Now()) {
 			t.Errorf("%s was offered a slot of %s, which cannot serve it", o.Waiter.ID, o.Node)
 		}
 	}
 }
 
 // countUsable returns how many of the free slots nodes have for which somebody waits.
-func countUsable(l *Line, free map[*fleet.Node]int, pools ...core.PoolID) (slots int) {
+func countUsable(q *Queue, free map[*fleet.Node]int, pools ...core.PoolID) (slots int) {
 	for n, count := range free {
 		for _, pool := range pools {
-			if l.open.filters(pool).wants(n, l.fleet.Now()) {
+			if q.open.filters(pool).wants(n, q.options.Fleet.Now()) {
 				slots += count
 				break
 			}
@@ -122,9 +123,9 @@ func TestSlotsOfEqualNodesAreOfferedTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const nodes, kinds = 160, 8 // by their languages
-		l, counter, free := offerCrowd(t, nodes, 16, 100, nil, unbound)
-		checkOffers(t, l, counter, free)
-		usable := countUsable(l, free, "")
+		q, counter, free := offerCrowd(t, nodes, 16, 100, nil, unbound)
+		checkOffers(t, q, counter, free)
+		usable := countUsable(q, free, "")
 		if len(counter.sent) != usable || usable < nodes {
 			t.Errorf("%d slots were offered, want %d", len(counter.sent), usable)
 		}
@@ -138,11 +139,11 @@ func TestSlotsOfEqualNodesAreOfferedTogether(t *testing.T) {
 func TestFewWaitersForManySlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, counter, free := offerCrowd(t, 160, 16, 1, nil, unbound)
-		checkOffers(t, l, counter, free)
+		q, counter, free := offerCrowd(t, 160, 16, 1, nil, unbound)
+		checkOffers(t, q, counter, free)
 		served := make(map[string]bool)
 		for n := range free {
-			for f := range l.open.filters("").serving(n, l.fleet.Now()) {
+			for f := range q.open.filters("").serving(n, q.options.Fleet.Now()) {
 				served[f.class.id] = true
 			}
 		}
@@ -156,15 +157,15 @@ func TestFewWaitersForManySlots(t *testing.T) {
 func TestBoundRequestsShareABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, counter, free := offerCrowd(t, 640, 16, 200, dividedInTwo(), func(i int) bool { return i/16%2 == 1 })
-		checkOffers(t, l, counter, free)
+		q, counter, free := offerCrowd(t, 640, 16, 200, dividedInTwo(), func(i int) bool { return i/16%2 == 1 })
+		checkOffers(t, q, counter, free)
 		byPool := make(map[core.PoolID]int)
 		for _, o := range counter.sent {
-			if l.fleet.Division().Assign(l.fleet.Node(o.Node).Declared()).Pool == "p" {
+			if q.options.Fleet.Division().Assign(q.options.Fleet.Node(o.Node).Declared()).Pool == "p" {
 				byPool[o.Pool]++
 			}
 		}
-		if usable := countUsable(l, free, "", "p"); len(counter.sent) != usable {
+		if usable := countUsable(q, free, "", "p"); len(counter.sent) != usable {
 			t.Errorf("%d slots were offered, want %d", len(counter.sent), usable)
 		}
 		if byPool[""] < 40 || byPool["p"] < 40 {
@@ -177,9 +178,9 @@ func TestBoundRequestsShareABatch(t *testing.T) {
 func TestBoundRequestsGetAllSlotsOfABatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, counter, free := offerCrowd(t, 640, 16, 100, dividedInTwo(), func(int) bool { return true })
-		checkOffers(t, l, counter, free)
-		if usable := countUsable(l, free, "p"); len(counter.sent) != usable || usable == 0 {
+		q, counter, free := offerCrowd(t, 640, 16, 100, dividedInTwo(), func(int) bool { return true })
+		checkOffers(t, q, counter, free)
+		if usable := countUsable(q, free, "p"); len(counter.sent) != usable || usable == 0 {
 			t.Errorf("%d slots were offered, want %d", len(counter.sent), usable)
 		}
 	})
@@ -188,20 +189,20 @@ func TestBoundRequestsGetAllSlotsOfABatch(t *testing.T) {
 // TestFoundSlotsAreNotCountedTwice: a slot that has become free, and that a probe finds before it was offered, is one slot.
 func TestFoundSlotsAreNotCountedTwice(t *testing.T) {
 	t.Parallel()
-	l := newCrowdedLine(t, memstore.New(store.Timing{Presence: time.Hour}), 1, 0)
-	l.working = true // nothing is offered meanwhile
-	n := l.fleet.Node(variedNode(0))
+	q := newCrowdedQueue(t, memstore.New(store.Timing{Presence: time.Hour}), 1, 0)
+	q.offers.working = true // nothing is offered meanwhile
+	n := q.options.Fleet.Node(variedNode(0))
 	for i, step := range []struct {
 		do   func()
 		want int
 	}{
-		{func() { l.freed(n) }, 1},
-		{func() { l.found(n, 1) }, 1},
-		{func() { l.found(n, 3) }, 3},
-		{func() { l.freed(n) }, 4},
+		{func() { q.offers.offerOneMore(n) }, 1},
+		{func() { q.offers.offerAtLeast(n, 1) }, 1},
+		{func() { q.offers.offerAtLeast(n, 3) }, 3},
+		{func() { q.offers.offerOneMore(n) }, 4},
 	} {
-		if step.do(); l.pending[n] != step.want {
-			t.Errorf("step %d: %d slots are to be offered, want %d", i, l.pending[n], step.want)
+		if step.do(); q.offers.pending[n] != step.want {
+			t.Errorf("step %d: %d slots are to be offered, want %d", i, q.offers.pending[n], step.want)
 		}
 	}
 }
@@ -210,7 +211,7 @@ func TestFoundSlotsAreNotCountedTwice(t *testing.T) {
 func TestNodeIsOfferedNoMoreThanItsSlots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l, counter, free := offerCrowd(t, 8, 16, 100, nil, unbound)
+		q, counter, free := offerCrowd(t, 8, 16, 100, nil, unbound)
 		before := make(map[core.NodeID]int)
 		for _, o := range counter.sent {
 			before[o.Node]++
@@ -218,7 +219,7 @@ func TestNodeIsOfferedNoMoreThanItsSlots(t *testing.T) {
 		for n := range free {
 			free[n] = 1000
 		}
-		l.offerAll(t.Context(), free)
+		q.offers.offerAll(t.Context(), free)
 		synctest.Wait()
 		for n := range free {
 			sent := -before[n.ID()]
@@ -228,7 +229,7 @@ func TestNodeIsOfferedNoMoreThanItsSlots(t *testing.T) {
 				}
 			}
 			want := 0
-			if l.open.filters("").wants(n, l.fleet.Now()) {
+			if q.open.filters("").wants(n, q.options.Fleet.Now()) {
 				want = n.Summary().Slots()
 			}
 			if sent != want {

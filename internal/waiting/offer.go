@@ -1,22 +1,20 @@
-package dispatch
+package waiting
 
 import (
 	"context"
 	"log/slog"
 	"maps"
-	"slices"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// WaitOffer offers a slot of a node to a request that waits on an instance.
-type WaitOffer struct {
+// Offer offers a slot of a node to a request that waits on an instance.
+type Offer struct {
 	Pool   core.PoolID      `json:"pool,omitempty"`
 	Waiter fairqueue.Waiter `json:"waiter"`
 	Node   core.NodeID      `json:"node"`
@@ -25,15 +23,15 @@ type WaitOffer struct {
 // offerer offers slots that have become free to the requests that wait for them, on whichever instance they are.
 type offerer struct {
 	instance core.InstanceID
-	store    *storeClient
+	store    *client
 	fleet    *fleet.Fleet
 	open     *openClasses
-	tend     func() // tends the queues
 	waiters  *waiters
 	tasks    *run.Group
-	metrics  *telemetry.Metrics
+	metrics  *telemetry.Waiting
 	log      *slog.Logger
-	sends    *offerSends
+	sends    *sends
+	keep     func() // starts the keeper
 
 	outstanding outstandingOffers
 
@@ -47,8 +45,8 @@ type offerer struct {
 // make a record. A sweep finds them later.
 const refusedFor = 150 * time.Millisecond
 
-// recordRefusal records that a node has refused a job, although it had a free slot.
-func (o *offerer) recordRefusal(n *fleet.Node) {
+// nodeRefused records that a node has refused a job, although it had a free slot.
+func (o *offerer) nodeRefused(n *fleet.Node) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	maps.DeleteFunc(o.refused, func(_ *fleet.Node, at time.Time) bool { return time.Since(at) >= refusedFor })
@@ -62,13 +60,13 @@ func (o *offerer) hasRefused(n *fleet.Node) bool {
 	return time.Since(o.refused[n]) < refusedFor
 }
 
-// freed says that a slot of a node has become free. It does not block.
-func (o *offerer) freed(n *fleet.Node) { o.addPending(n, 1, 0) }
+// offerOneMore offers a slot of a node that has become free. It does not block.
+func (o *offerer) offerOneMore(n *fleet.Node) { o.addPending(n, 1, 0) }
 
-// found says how many slots of a node are free. Those that have become free before may be among them. It does not block.
-func (o *offerer) found(n *fleet.Node, slots int) { o.addPending(n, 0, slots) }
+// offerAtLeast offers the free slots of a node. Those that have become free before may be among them. It does not block.
+func (o *offerer) offerAtLeast(n *fleet.Node, slots int) { o.addPending(n, 0, slots) }
 
-// addPending has slots of a node offered: some more than were to be offered so far, and at least so many.
+// addPending adds to the slots of a node that are to be offered, and then makes them at least atLeast.
 func (o *offerer) addPending(n *fleet.Node, more, atLeast int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,40 +110,40 @@ func (o *offerer) boundPool(n *fleet.Node) (core.PoolID, bool) {
 	return pool, o.waiters.has(pool) || o.open.classes(pool) != nil
 }
 
-// recheck has a node probed after a time, if somebody waits in the queue of the pool then: a slot that was offered may still be free.
+// recheck probes a node after a time, if a request waits in the queue of the pool then: a slot that was offered may still be free.
 func (o *offerer) recheck(pool core.PoolID, n *fleet.Node, after time.Duration) {
 	o.outstanding.add(pool, n, time.Now().Add(after))
-	o.tend()
+	o.keep()
 }
 
-// recheckNode has a node probed soon, because a slot that was offered was not used.
+// recheckNode probes a node soon, because a slot that was offered was not used.
 func (o *offerer) recheckNode(pool core.PoolID, node core.NodeID) {
 	if n := o.fleet.Node(node); n != nil {
 		o.recheck(pool, n, 0)
 	}
 }
 
-// deliver has an offer sent to the instance of the waiter. If there is no way to send it, the offer lapses.
-func (o *offerer) deliver(offer WaitOffer) {
+// deliver sends an offer to the instance of the waiter. If there is no way to send it, the offer lapses.
+func (o *offerer) deliver(offer Offer) {
 	switch {
 	case core.InstanceID(offer.Waiter.Instance) == o.instance:
 		o.receive(offer)
-	case o.sends.send != nil:
+	case o.sends.bus != nil:
 		o.sends.add(offer)
 	}
 }
 
 // receive passes an offer to the request that waits here. If it does not wait any more, the slot is offered to the next.
-func (o *offerer) receive(offer WaitOffer) {
+func (o *offerer) receive(offer Offer) {
 	passed, lapsed := o.waiters.offer(offer.Waiter.ID, offer.Node)
 	if lapsed {
-		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
+		o.metrics.Offers.WithLabelValues(telemetry.OfferLapsed).Inc()
 	}
 	if passed {
-		o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReceived).Inc()
+		o.metrics.Offers.WithLabelValues(telemetry.OfferReceived).Inc()
 		return
 	}
-	o.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferUnwanted).Inc()
+	o.metrics.Offers.WithLabelValues(telemetry.OfferUnwanted).Inc()
 	o.tasks.Go(func(ctx context.Context) {
 		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
 			o.store.RecordError("dequeue", err)
@@ -157,37 +155,6 @@ func (o *offerer) receive(offer WaitOffer) {
 // offerAgain offers a slot of a node that was not used to the next request.
 func (o *offerer) offerAgain(node core.NodeID) {
 	if n := o.fleet.Node(node); n != nil {
-		o.freed(n)
+		o.offerOneMore(n)
 	}
-}
-
-// ReceiveOffer handles an offer that another instance has sent.
-func (l *Line) ReceiveOffer(o WaitOffer) { l.receive(o) }
-
-// selectOffered reserves the slot that a request was offered. If that is not possible, the request waits for the next offer. The instance
-// that made the offer has seen that the node gets jobs, and the ledger decides: what this one believes about its load and its last
-// heartbeat may be old.
-func (s *selector) selectOffered(ctx context.Context, x *search) finding {
-	id := x.request.offered
-	n := s.fleet.Node(id)
-	if n == nil { // it may have joined just now
-		if status, err := s.store.Node(ctx, id); err == nil {
-			s.fleet.Update(status)
-			n = s.fleet.Node(id)
-		}
-	}
-	if n == nil || slices.Contains(x.query.Tried, id) || s.picker.FilterDeclared(&x.query, n.Declared()) != core.ReasonNone {
-		return finding{refusal: errFull()}
-	}
-	res, verdict, err := s.reserve(ctx, x, &x.query, fleet.MemberOf(n))
-	switch {
-	case err != nil:
-		return finding{refusal: store.Unavailable()}
-	case verdict != store.OK:
-		return finding{refusal: errFull()}
-	}
-	res.pool = poolOf(&x.query, res.member.Declared())
-	s.pools.selected(x, res.pool.ID)
-	s.remember(x.request, &res, []core.Candidate{{Node: res.lease.Node}}, nil)
-	return finding{reservation: res, ok: true}
 }

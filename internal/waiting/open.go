@@ -1,4 +1,4 @@
-package dispatch
+package waiting
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // openClasses is this instance's copy of the classes in which requests of any instance wait, by pool. A request that arrives takes no slot
 // that such a class could use.
 type openClasses struct {
-	store  *storeClient
+	store  *client
 	fleet  *fleet.Fleet
 	picker *pick.Picker
 	tasks  *run.Group    // has the context of reads for several callers
@@ -46,7 +46,7 @@ type openRead struct {
 // maxOpenAge is how old the copy may be when a request is refused, or begins to wait, because of it.
 const maxOpenAge = 20 * time.Millisecond
 
-func newOpenClasses(st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tasks *run.Group, within time.Duration) *openClasses {
+func newOpenClasses(st *client, fl *fleet.Fleet, pk *pick.Picker, tasks *run.Group, within time.Duration) *openClasses {
 	return &openClasses{
 		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, pools: make(map[core.PoolID]*openPool),
 		read: make(map[core.PoolID]time.Time), opened: func() {},
@@ -222,47 +222,4 @@ func (c *openClasses) joinRead() (_ *openRead, mine bool, pools []core.PoolID) {
 	}
 	c.reading = &openRead{began: time.Now(), done: make(chan struct{})}
 	return c.reading, true, pools
-}
-
-// isOpen reports whether others wait in a class, according to a recent copy.
-func (c *openClasses) isOpen(ctx context.Context, pool core.PoolID, class string) bool {
-	if c.classes(pool)[class] == nil {
-		return false
-	}
-	_ = c.renew(ctx) // after an error the copy is used as it is
-	return c.classes(pool)[class] != nil
-}
-
-// waitingFor says for which nodes requests wait; nil: nobody waits.
-type waitingFor struct {
-	pools []*classFilters
-	now   fleet.Instant
-}
-
-// waitingFor returns for which nodes requests wait, according to a recent copy.
-func (c *openClasses) waitingFor(ctx context.Context) *waitingFor {
-	if !c.any.Load() {
-		return nil
-	}
-	if _ = c.renew(ctx); !c.any.Load() { // as above
-		return nil
-	}
-	w := &waitingFor{now: c.fleet.Now()}
-	for _, pool := range c.openPools() {
-		w.pools = append(w.pools, c.filters(pool))
-	}
-	return w
-}
-
-// wants reports whether a request waits that a node could serve.
-func (w *waitingFor) wants(n *fleet.Node) bool {
-	if w == nil {
-		return false
-	}
-	for _, filters := range w.pools {
-		if filters.wants(n, w.now) {
-			return true
-		}
-	}
-	return false
 }
