@@ -12,7 +12,7 @@ import (
 
 // callGroup lets concurrent calls for the same job share one result.
 type callGroup struct {
-	mu    run.Mutex[run.DispatchCalls]
+	mu    run.Mutex
 	calls map[core.JobID]*call
 }
 
@@ -26,7 +26,9 @@ type call struct {
 	abandoned   bool // its caller has left before it was decided: another one makes the call again
 }
 
-func newCallGroup() *callGroup { return &callGroup{calls: make(map[core.JobID]*call)} }
+func newCallGroup() *callGroup {
+	return &callGroup{mu: run.NewMutex("dispatch_calls"), calls: make(map[core.JobID]*call)}
+}
 
 // await waits for the result, until a time if there is one. It returns false if the time is over or the context ended.
 func (c *call) await(ctx context.Context, until time.Time) bool {

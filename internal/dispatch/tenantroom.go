@@ -15,7 +15,7 @@ import (
 type roomLines struct {
 	limit int // of all waiters
 
-	mu    run.Mutex[run.DispatchTenants]
+	mu    run.Mutex
 	lines map[roomKey]*roomLine
 	count int
 }
@@ -67,7 +67,7 @@ type roomWaiter struct {
 }
 
 func newRoomLines(limit int) *roomLines {
-	return &roomLines{limit: limit, lines: make(map[roomKey]*roomLine)}
+	return &roomLines{limit: limit, mu: run.NewMutex("dispatch_tenants"), lines: make(map[roomKey]*roomLine)}
 }
 
 // refusal returns why others wait in a line; false: nobody does.

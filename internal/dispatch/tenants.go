@@ -25,14 +25,15 @@ type tenantLimits struct {
 	tokens   *tokenSource
 	rooms    *roomLines
 
-	mu   run.Mutex[run.DispatchHeld]
+	mu   run.Mutex
 	held map[*admission]struct{} // counts of requests that wait in the queue
 }
 
 func newTenantLimits(cfg *Config, st *storeClient, tasks *run.Group, inFlight *inFlightTable, tokens *tokenSource) *tenantLimits {
 	return &tenantLimits{
 		gate: cfg.Tenants, cfg: cfg, store: st, tasks: tasks, inFlight: inFlight, tokens: tokens,
-		rooms: newRoomLines(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)), held: make(map[*admission]struct{}),
+		rooms: newRoomLines(cmp.Or(cfg.MaxWaiting, defaultMaxWaiting)),
+		mu:    run.NewMutex("dispatch_held"), held: make(map[*admission]struct{}),
 	}
 }
 

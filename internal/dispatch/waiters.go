@@ -50,7 +50,7 @@ func (w *waiter) params(maxWaiting int, repeat bool) fairqueue.EnqueueParams {
 type waiters struct {
 	count atomic.Int64
 
-	mu          run.Mutex[run.DispatchWaiting]
+	mu          run.Mutex
 	byID        map[string]*waiter
 	byPool      map[core.PoolID]int
 	byTenant    map[core.TenantID]int
@@ -58,8 +58,8 @@ type waiters struct {
 }
 
 func newWaiters() *waiters {
-	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byTenant: make(map[core.TenantID]int),
-		byDirection: make(map[core.Direction]int)}
+	return &waiters{mu: run.NewMutex("dispatch_waiting"), byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int),
+		byTenant: make(map[core.TenantID]int), byDirection: make(map[core.Direction]int)}
 }
 
 // add adds a waiter, before it is put into the queue: an offer may come at once.

@@ -27,7 +27,7 @@ type offerSends struct {
 	send   func(ctx context.Context, to core.InstanceID, o WaitOffer) error
 	failed func(ctx context.Context, o WaitOffer, err error)
 
-	mu     run.Mutex[run.DispatchSends]
+	mu     run.Mutex
 	queues map[core.InstanceID][]queuedOffer // has the instances to which offers are being sent
 }
 

@@ -40,7 +40,7 @@ type tender struct {
 	sweeping atomic.Bool
 	rounds   map[core.PoolID]*sweepRound // used by the sweep that is under way
 
-	running run.Mutex[run.DispatchTender]
+	running run.Mutex
 	active  bool
 }
 

@@ -47,13 +47,14 @@ func newLine(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Picker, tas
 	o := &offerer{
 		instance: cfg.Instance, store: st, fleet: fl, open: newOpenClasses(st, fl, pk, tasks, cmp.Or(cfg.DecideWithin, time.Second)),
 		waiters: newWaiters(), tasks: tasks, metrics: m, log: log,
-		pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
-		outstanding: outstandingOffers{nodes: make(map[offeredNode]settleTimes)},
+		mu: run.NewMutex("dispatch_offers"), pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
+		outstanding: outstandingOffers{mu: run.NewMutex("dispatch_outstanding"), nodes: make(map[offeredNode]settleTimes)},
 	}
-	o.sends = &offerSends{tasks: tasks, send: cfg.SendOffer, failed: o.handleUnsent, queues: make(map[core.InstanceID][]queuedOffer)}
-	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks}
+	o.sends = &offerSends{tasks: tasks, send: cfg.SendOffer, failed: o.handleUnsent,
+		mu: run.NewMutex("dispatch_sends"), queues: make(map[core.InstanceID][]queuedOffer)}
+	s := &snapshots{store: st, fleet: fl, open: o.open, waiters: o.waiters, tasks: tasks, mu: run.NewMutex("dispatch_snapshot")}
 	t := &tender{offerer: o, maxWaiting: cmp.Or(cfg.MaxWaiting, defaultMaxWaiting), shares: newShareLog(), snapshots: s,
-		repeats: make(map[core.PoolID]<-chan error), rounds: make(map[core.PoolID]*sweepRound)}
+		running: run.NewMutex("dispatch_tender"), repeats: make(map[core.PoolID]<-chan error), rounds: make(map[core.PoolID]*sweepRound)}
 	o.open.opened, o.tend = t.start, t.start
 	return &Line{tender: t, tenants: cfg.Tenants}
 }
