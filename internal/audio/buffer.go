@@ -10,14 +10,14 @@ import (
 type Buffer struct {
 	max int64
 
-	mu    run.Mutex[run.AudioBuffer]
+	mu    run.Mutex
 	held  int64
 	clips map[core.JobID]*Clip
 }
 
 // NewBuffer makes a buffer of at most maxBytes.
 func NewBuffer(maxBytes int64) *Buffer {
-	return &Buffer{max: maxBytes, clips: make(map[core.JobID]*Clip)}
+	return &Buffer{max: maxBytes, mu: run.NewMutex("audio_buffer"), clips: make(map[core.JobID]*Clip)}
 }
 
 // Reserve reserves bytes. It reports false when the buffer has not as many free.

@@ -4,7 +4,7 @@ import "github.com/lingua-scheduler/lingua/internal/run"
 
 // recentIDs remembers the messages that were handled last, to recognise a second copy.
 type recentIDs struct {
-	mu   run.Mutex[run.BusRecent]
+	mu   run.Mutex
 	set  map[string]struct{}
 	ring []string
 	next int
@@ -14,7 +14,7 @@ type recentIDs struct {
 const maxRecent = 4096
 
 func newRecentIDs() recentIDs {
-	return recentIDs{set: make(map[string]struct{}, maxRecent), ring: make([]string, maxRecent)}
+	return recentIDs{mu: run.NewMutex("bus_recent"), set: make(map[string]struct{}, maxRecent), ring: make([]string, maxRecent)}
 }
 
 // has reports whether a message was handled before.
@@ -37,19 +37,20 @@ func (r *recentIDs) add(id string) {
 	r.next = (r.next + 1) % maxRecent
 }
 
-// counters counts by message. The zero value is ready to use.
+// counters counts by message. Make one with newCounters.
 type counters struct {
-	mu run.Mutex[run.BusCounters]
+	mu run.Mutex
 	n  map[string]int
+}
+
+func newCounters() counters {
+	return counters{mu: run.NewMutex("bus_counters"), n: make(map[string]int)}
 }
 
 // add counts one more for a message and returns its count.
 func (c *counters) add(id string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.n == nil {
-		c.n = make(map[string]int)
-	}
 	c.n[id]++
 	return c.n[id]
 }

@@ -61,7 +61,7 @@ type Receiver struct {
 	handled recentIDs
 	excused counters // failures of messages that were the store's fault
 
-	mu        run.Mutex[run.BusTakeovers]
+	mu        run.Mutex
 	takeovers map[core.InstanceID]*takeover // of instances that are dead and not removed yet
 
 	work  sync.WaitGroup
@@ -72,7 +72,8 @@ type Receiver struct {
 // and calls it again if it fails or dies meanwhile. Its context ends with the lock under which it runs.
 func NewReceiver(b *Bus, handlers map[Kind]Handler, onDead func(ctx context.Context, id core.InstanceID) error) *Receiver {
 	return &Receiver{
-		Bus: b, handlers: handlers, onDead: onDead, handled: newRecentIDs(),
+		Bus: b, handlers: handlers, onDead: onDead, handled: newRecentIDs(), excused: newCounters(),
+		mu:        run.NewMutex("bus_takeovers"),
 		takeovers: make(map[core.InstanceID]*takeover), async: make(chan struct{}, maxAsync),
 	}
 }

@@ -131,7 +131,7 @@ func (r *Receiver) beginTakeover(id core.InstanceID) *takeover {
 	defer r.mu.Unlock()
 	t := r.takeovers[id]
 	if t == nil {
-		t = new(takeover)
+		t = &takeover{failures: newCounters()}
 		r.takeovers[id] = t
 	}
 	if t.running {

@@ -27,9 +27,7 @@ type Reader struct {
 
 // NewReader makes a reader. checkCallback returns the error of a callback URL that is not allowed.
 func NewReader(checkCallback func(string) error) *Reader {
-	r := &Reader{checkCallback: checkCallback}
-	r.langs.init()
-	return r
+	return &Reader{checkCallback: checkCallback, langs: newLangCache()}
 }
 
 // CheckID checks an identifier that must be present.
@@ -144,14 +142,16 @@ func (r *Reader) OptionalLang(field, tag string) (core.Lang, *wire.Error) {
 
 // langCache caches normalised language tags: the same few come with every request.
 type langCache struct {
-	mu   run.RWMutex[run.ConvertLanguages]
+	mu   run.RWMutex
 	tags map[string]core.Lang
+}
+
+func newLangCache() langCache {
+	return langCache{mu: run.NewRWMutex("convert_languages"), tags: make(map[string]core.Lang)}
 }
 
 // maxCachedLangs bounds the cache; further tags are normalised for each request.
 const maxCachedLangs = 4096
-
-func (l *langCache) init() { l.tags = make(map[string]core.Lang) }
 
 func (l *langCache) parse(tag string) (core.Lang, error) {
 	l.mu.RLock()

@@ -26,13 +26,13 @@ type inFlightJob struct {
 	deadline time.Time      // of the job, by this process's clock
 	trace    *tracing.Trace // nil: tracing is off
 
-	mu          run.Mutex[run.DispatchJob]
+	mu          run.Mutex
 	job         *core.Job
 	attemptEnds time.Time // by this process's clock
 	waitEnds    time.Time // of the current phase
 	heard       time.Time // in phaseRunning: when the node last sent something about the job
-	phase       phase
 	timer       *time.Timer
+	phase       phase
 	selecting   bool // a jobRun selects another node
 	ended       bool
 	// on which the job counts as one of this instance; nil: on none, because it was reserved by another or selects a node
@@ -155,19 +155,20 @@ type inFlightTable struct {
 	seed   maphash.Seed
 	shards [inFlightShards]inFlightShard
 
-	mu    run.Mutex[run.DispatchCount]
+	mu    run.Mutex
 	count int
 	empty chan struct{} // closed when the count falls to zero; nil while no caller waits for that
 }
 
 type inFlightShard struct {
-	run.Mutex[run.DispatchShard]
+	run.Mutex
 	jobs map[core.JobID]*inFlightJob
 }
 
 func newInFlightTable() *inFlightTable {
-	t := &inFlightTable{seed: maphash.MakeSeed()}
+	t := &inFlightTable{seed: maphash.MakeSeed(), mu: run.NewMutex("dispatch_count")}
 	for i := range t.shards {
+		t.shards[i].Mutex = run.NewMutex("dispatch_shard")
 		t.shards[i].jobs = make(map[core.JobID]*inFlightJob)
 	}
 	return t
@@ -200,6 +201,7 @@ func (t *inFlightTable) add(f *inFlightJob) *inFlightJob {
 	if old := s.jobs[f.id]; old != nil {
 		return old
 	}
+	f.mu = run.NewMutex("dispatch_job")
 	s.jobs[f.id] = f
 	t.increment()
 	return f

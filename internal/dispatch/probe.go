@@ -16,12 +16,12 @@ type prober struct {
 	start func(fn func())                                         // runs fn in the background
 	busy  chan struct{}                                           // holds one element while the store is asked
 
-	mu   run.Mutex[run.DispatchProber]
+	mu   run.Mutex
 	next *probeBatch // not sent yet: new requests join it
 }
 
 func newProber(start func(fn func()), probe func(nodes []core.NodeID, into []store.Occupancy) error) *prober {
-	return &prober{probe: probe, start: start, busy: make(chan struct{}, 1)}
+	return &prober{probe: probe, start: start, mu: run.NewMutex("dispatch_prober"), busy: make(chan struct{}, 1)}
 }
 
 // maxBatchNodes bounds the nodes of one batch (by at most one chunk more), so that its answer comes before its requests
@@ -38,7 +38,7 @@ type probeBatch struct {
 	occupancy []store.Occupancy
 	err       error
 
-	mu        run.Mutex[run.DispatchBatch]
+	mu        run.Mutex
 	unclaimed []int // free slots per node that no request of this batch has tried to reserve
 }
 
@@ -65,7 +65,7 @@ func (p *prober) join(nodes []core.NodeID) *probeBatch {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.next == nil || len(p.next.nodes) >= maxBatchNodes {
-		p.next = &probeBatch{index: make(map[core.NodeID]int), done: make(chan struct{})}
+		p.next = &probeBatch{mu: run.NewMutex("dispatch_batch"), index: make(map[core.NodeID]int), done: make(chan struct{})}
 	}
 	b := p.next
 	for _, id := range nodes {

@@ -13,7 +13,7 @@ import (
 
 // callGroup lets concurrent calls for the same job share one result.
 type callGroup struct {
-	mu    run.Mutex[run.DispatchCalls]
+	mu    run.Mutex
 	calls map[core.JobID]*sharedCall
 }
 
@@ -27,7 +27,9 @@ type sharedCall struct {
 	abandoned   bool // its caller has left before it was decided: another one makes the call again
 }
 
-func newCallGroup() *callGroup { return &callGroup{calls: make(map[core.JobID]*sharedCall)} }
+func newCallGroup() *callGroup {
+	return &callGroup{mu: run.NewMutex("dispatch_calls"), calls: make(map[core.JobID]*sharedCall)}
+}
 
 // await waits for the result, until a time if there is one. It returns false if the time is over or the context ended.
 func (c *sharedCall) await(ctx context.Context, until time.Time) bool {

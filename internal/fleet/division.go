@@ -16,8 +16,8 @@ type division struct {
 	tenants    tenants                // the nodes that belong to single tenants
 
 	entries atomic.Pointer[map[indexKey]*entry]
-	limits  groups[usage]                // of the entries
-	buildMu run.Mutex[run.FleetBuilding] // held while the indexes of a direction are built; taken before the lock of the fleet
+	limits  groups[usage] // of the entries
+	buildMu run.Mutex     // held while the indexes of a direction are built; taken before the lock of the fleet
 	// fullUntil is the Instant until which no entry with a restriction is added, because those in use take all the room.
 	fullUntil atomic.Int64
 	closed    bool         // another one has replaced it; guarded by the lock of the fleet
@@ -26,7 +26,7 @@ type division struct {
 }
 
 func newDivision(definition *core.Pools) *division {
-	d := &division{limits: defaultLimits, numbers: make(map[core.PoolID]uint16)}
+	d := &division{limits: defaultLimits, buildMu: run.NewMutex("fleet_building"), numbers: make(map[core.PoolID]uint16)}
 	d.entries.Store(&map[indexKey]*entry{})
 	d.tenants.init()
 	d.pools = append(d.pools, newPool("", d))

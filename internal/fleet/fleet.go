@@ -37,7 +37,7 @@ type Fleet struct {
 	onDrain  func(core.NodeID, bool)
 	onLost   func(core.NodeID, bool)
 	division atomic.Pointer[division]
-	divideMu run.Mutex[run.FleetDividing] // held while another division is made; taken before mu
+	divideMu run.Mutex // held while another division is made; taken before mu
 
 	mu          writersMutex         // held by writers
 	marksUnread map[core.NodeID]bool // nodes whose marks were not read yet
@@ -47,7 +47,7 @@ type Fleet struct {
 // New makes an empty view. A node without a heartbeat for presence is removed from it.
 func New(presence time.Duration) *Fleet {
 	f := &Fleet{presence: presence, base: time.Now(), onDrain: func(core.NodeID, bool) {}, onLost: func(core.NodeID, bool) {},
-		marksUnread: make(map[core.NodeID]bool)}
+		divideMu: run.NewMutex("fleet_dividing"), mu: run.NewMutex("fleet_writers"), marksUnread: make(map[core.NodeID]bool)}
 	seed := maphash.MakeSeed()
 	f.nodes.init(seed)
 	f.silent.init(seed)

@@ -51,6 +51,7 @@ type Follower struct {
 // Run follows the store until the context ends.
 func (f *Follower) Run(ctx context.Context) {
 	f.soon = make(chan struct{}, 1)
+	f.silent.mu = run.NewMutex("fleet_silent")
 	var wg sync.WaitGroup
 	wg.Go(func() { f.watch(ctx) })
 	wg.Go(func() { f.poll(ctx) })

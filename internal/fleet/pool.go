@@ -8,7 +8,7 @@ import (
 )
 
 // writersMutex is the lock of the writers of a fleet.
-type writersMutex = run.Mutex[run.FleetWriters]
+type writersMutex = run.Mutex
 
 // Pool is a set of nodes with the indexes of the directions that were required of it. Reads take no lock; writers hold the lock of the
 // fleet.

@@ -17,7 +17,7 @@ const reportBatch = 512
 // silentQueue holds the silent nodes that a poll found and that are to be reported. Thousands of nodes may be lost at once,
 // and handling their jobs takes time: the next poll must not wait for it, or live nodes would count as silent too.
 type silentQueue struct {
-	mu       run.Mutex[run.FleetSilent]
+	mu       run.Mutex
 	reported map[core.NodeID]bool // reported or queued
 	queue    []core.NodeID
 	queued   chan struct{} // holds one element if the queue is not empty

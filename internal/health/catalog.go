@@ -50,7 +50,7 @@ type Catalog struct {
 
 	etag, modified string // of the list that current has; used by Run only
 
-	mu      run.Mutex[run.GuardCatalog]
+	mu      run.Mutex
 	wanted  map[string]bool // services whose refresh was requested
 	wantAll bool            // so many were that the whole list is refreshed
 	wake    chan struct{}
@@ -74,7 +74,7 @@ type CatalogState struct {
 
 // NewCatalog makes a catalog. It is empty until Run has fetched the list.
 func NewCatalog(o CatalogOptions) (*Catalog, error) {
-	c := &Catalog{opts: o, wanted: make(map[string]bool), wake: make(chan struct{}, 1)}
+	c := &Catalog{opts: o, mu: run.NewMutex("guard_catalog"), wanted: make(map[string]bool), wake: make(chan struct{}, 1)}
 	c.current.Store(&catalogCopy{state: CatalogState{Configured: o.URL != ""}})
 	if o.URL == "" {
 		return c, nil

@@ -62,10 +62,10 @@ type UnavailableWorker struct {
 	marks   chan report
 	stopped atomic.Bool
 
-	ratesMu run.Mutex[run.GuardRates] // guards rates
+	ratesMu run.Mutex // guards rates
 	rates   *run.KeyLimit[core.NodeID]
 
-	reactionsMu run.Mutex[run.GuardReactions] // guards reactions
+	reactionsMu run.Mutex // guards reactions
 	reactions   *run.KeyLimit[struct{}]
 }
 
@@ -79,7 +79,8 @@ type report struct {
 func NewUnavailableWorker(o UnavailableOptions) *UnavailableWorker {
 	return &UnavailableWorker{
 		opts: o, marks: make(chan report, maxMarks),
-		rates: run.NewKeyLimit[core.NodeID](o.Limit, o.Window), reactions: run.NewKeyLimit[struct{}](maxReactions, time.Minute),
+		ratesMu: run.NewMutex("guard_rates"), rates: run.NewKeyLimit[core.NodeID](o.Limit, o.Window),
+		reactionsMu: run.NewMutex("guard_reactions"), reactions: run.NewKeyLimit[struct{}](maxReactions, time.Minute),
 	}
 }
 

@@ -29,7 +29,7 @@ type conn struct {
 	presence presence
 	handling atomic.Bool // what has come is being handled, so that nothing else is read
 
-	mu         run.Mutex[run.NodeConn]
+	mu         run.Mutex
 	epoch      core.Epoch
 	remoteJobs map[wire.ActiveJob]remoteJob
 	watch      watch

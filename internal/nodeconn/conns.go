@@ -39,7 +39,7 @@ type Conns struct {
 
 	connections atomic.Uint64 // made so far
 
-	mu      run.Mutex[run.NodeConns]
+	mu      run.Mutex
 	address string // where other instances and nodes reach this one
 	nodes   map[core.NodeID]*conn
 	lost    map[core.NodeID]*conn // connections that were lost and whose nodes may still come back
@@ -50,7 +50,7 @@ type Conns struct {
 
 // nodeLock serialises decisions about whether a node is connected here.
 type nodeLock struct {
-	run.Mutex[run.NodeConnNode]
+	run.Mutex
 	users int
 }
 
@@ -59,8 +59,8 @@ var _ dispatch.Transport = (*Conns)(nil)
 // NewConns makes an empty set of connections.
 func NewConns(o Options) *Conns {
 	return &Conns{
-		Options: o, nodes: make(map[core.NodeID]*conn), lost: make(map[core.NodeID]*conn), locks: make(map[core.NodeID]*nodeLock),
-		admitting: make(map[core.NodeID]chan struct{}),
+		Options: o, mu: run.NewMutex("node_conns"), nodes: make(map[core.NodeID]*conn), lost: make(map[core.NodeID]*conn),
+		locks: make(map[core.NodeID]*nodeLock), admitting: make(map[core.NodeID]chan struct{}),
 	}
 }
 
@@ -70,7 +70,7 @@ func (c *Conns) lockNode(id core.NodeID) (unlock func()) {
 	c.mu.Lock()
 	l := c.locks[id]
 	if l == nil {
-		l = &nodeLock{}
+		l = &nodeLock{Mutex: run.NewMutex("node_conn_node")}
 		c.locks[id] = l
 	}
 	l.users++

@@ -174,7 +174,7 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	p.Owner, p.Connection, p.Secret = &s.Instance, s.Conns.newConnectionID(), secret
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", KeepaliveMS: in.KeepaliveMS,
 		Warnings: warnings}
-	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection, secret: secret}
+	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection, secret: secret, mu: run.NewMutex("node_conn")}
 	drained := false
 	if known := s.resumable(ctx, n.id, epoch, &p); known != nil {
 		beat, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: n.id, Epoch: known.Epoch, Patch: p, Activity: a})

@@ -10,8 +10,12 @@ import (
 // keyLimits limits how many nodes are registered with each key. It counts the nodes that this instance sees, and those that are
 // registering here: only instances that register nodes of one key at the same moment can exceed its maximum together.
 type keyLimits struct {
-	mu          run.Mutex[run.NodesRegistering]
+	mu          run.Mutex
 	registering map[string]map[core.NodeID]int // by key: how many registrations of each node are under way
+}
+
+func newKeyLimits() keyLimits {
+	return keyLimits{mu: run.NewMutex("nodes_registering"), registering: make(map[string]map[core.NodeID]int)}
 }
 
 // begin counts a node that registers, until end is called. It refuses the node if as many as its key allows are registered with the key.
@@ -25,9 +29,6 @@ func (l *keyLimits) begin(f *fleet.Fleet, id core.NodeID, p *Patch) (end func(),
 	if n := l.countOthers(f, id, key); n >= p.MaxNodes {
 		return nil, wire.FieldErrorf(wire.RateLimited, "node_id",
 			"%d nodes are registered with this key, which is its maximum (max_nodes): stop one, or use another key", n).RetryIn(nameRetry)
-	}
-	if l.registering == nil {
-		l.registering = make(map[string]map[core.NodeID]int)
 	}
 	if l.registering[key] == nil {
 		l.registering[key] = make(map[core.NodeID]int)

@@ -94,7 +94,8 @@ func New(cfg Config, st Store, fl *fleet.Fleet, jobs Jobs, m *telemetry.Metrics,
 	if cfg.Unavailable == nil {
 		cfg.Unavailable = noQueue{}
 	}
-	return &Registry{nameCheck: nameCheck{cfg.Revocations}, cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log}
+	return &Registry{nameCheck: nameCheck{cfg.Revocations}, cfg: cfg, store: st, fleet: fl, jobs: jobs, metrics: m, log: log,
+		limits: newKeyLimits()}
 }
 
 // Registered is the result of a registration.

@@ -9,14 +9,14 @@ import (
 type Group struct {
 	ctx     context.Context // ends with Close
 	cancel  context.CancelFunc
-	mu      RWMutex[DispatchTasks] // held for writing while closed is set: running must not grow from zero while it is waited for
+	mu      RWMutex // held for writing while closed is set: running must not grow from zero while it is waited for
 	closed  bool
 	running sync.WaitGroup
 }
 
 // NewGroup makes a group. End it with Close.
 func NewGroup() *Group {
-	g := new(Group)
+	g := &Group{mu: NewRWMutex("dispatch_tasks")}
 	g.ctx, g.cancel = context.WithCancel(context.Background()) //nolint:forbidigo // what runs here outlives the calls that start it
 	return g
 }

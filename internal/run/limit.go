@@ -12,7 +12,7 @@ type Limit struct {
 	timeout time.Duration
 	fence   func() time.Time // no context ends later than it returns; nil: no fence
 
-	mu   Mutex[DispatchDeadline]
+	mu   Mutex
 	ctx  context.Context
 	made time.Time
 }
@@ -20,7 +20,7 @@ type Limit struct {
 // NewLimit makes a limit. Its contexts end with root, and not later than the time that fence returns when they are made; fence
 // may be nil.
 func NewLimit(root context.Context, timeout time.Duration, fence func() time.Time) *Limit {
-	return &Limit{root: root, timeout: timeout, fence: fence}
+	return &Limit{root: root, timeout: timeout, fence: fence, mu: NewMutex("dispatch_deadline")}
 }
 
 // Context returns a context that ends after at most the timeout, and at least 15/16 of it unless the fence is earlier.

@@ -56,8 +56,8 @@ func fakeClock(t *testing.T) (asked <-chan struct{}) {
 
 // TestContendedWaitsAreReported checks every way to wait for a lock against every way to hold it.
 func TestContendedWaitsAreReported(t *testing.T) { //nolint:tparallel // the observers and the clock are those of the process
-	var mutex Mutex[Session]
-	var rw RWMutex[Session]
+	mutex := NewMutex("test_session")
+	rw := NewRWMutex("test_session")
 	exclusive := locker{"Mutex.Lock", mutex.Lock, mutex.Unlock}
 	write := locker{"RWMutex.Lock", rw.Lock, rw.Unlock}
 	read := locker{"RWMutex.RLock", rw.RLock, rw.RUnlock}
@@ -74,7 +74,7 @@ func TestContendedWaitsAreReported(t *testing.T) { //nolint:tparallel // the obs
 			<-asked
 			tc.held.unlock()
 			<-got
-			if diff := cmp.Diff([]wait{{"session", time.Millisecond}}, waits(), cmp.AllowUnexported(wait{})); diff != "" {
+			if diff := cmp.Diff([]wait{{"test_session", time.Millisecond}}, waits(), cmp.AllowUnexported(wait{})); diff != "" {
 				t.Errorf("waits (-want +got):\n%s", diff)
 			}
 		})
@@ -84,8 +84,8 @@ func TestContendedWaitsAreReported(t *testing.T) { //nolint:tparallel // the obs
 // TestFreeLocksAreNotReported checks that a lock that is free reports nothing.
 func TestFreeLocksAreNotReported(t *testing.T) { //nolint:paralleltest // the observers are those of the process
 	waits, readers := record(t), 0
-	var mutex Mutex[Session]
-	var rw RWMutex[Session]
+	mutex := NewMutex("test_session")
+	rw := NewRWMutex("test_session")
 	for range 1000 {
 		mutex.Lock()
 		if mutex.TryLock() {
@@ -113,42 +113,62 @@ func TestObserversComeAndGo(t *testing.T) { //nolint:paralleltest // the observe
 	first, second := 0, 0
 	stopFirst := Observe(func(string, time.Duration) { first++ })
 	stopSecond := Observe(func(string, time.Duration) { second++ })
-	report[Session](time.Now())
+	report(nil, time.Now())
 	stopFirst()
-	report[Session](time.Now())
+	report(nil, time.Now())
 	stopFirst()
 	stopSecond()
-	report[Session](time.Now())
+	report(nil, time.Now())
 	if first != 1 || second != 2 {
 		t.Errorf("the observers were told %d and %d times, want 1 and 2", first, second)
 	}
 }
 
-// TestNamesAreUnique checks that no two locks have the same name.
-func TestNamesAreUnique(t *testing.T) {
-	t.Parallel()
-	names := LockNames()
-	slices.Sort(names)
-	if unique := slices.Compact(slices.Clone(names)); len(unique) != len(names) {
-		t.Errorf("a name occurs twice in %v", names)
+// TestLockNames checks that a name is known once the first lock has it, and that a lock without one works too.
+func TestLockNames(t *testing.T) { //nolint:paralleltest // the observers are those of the process
+	if slices.Contains(LockNames(), "test_late") {
+		t.Error("a name is known before a lock has it")
+	}
+	first, second := NewMutex("test_late"), NewRWMutex("test_late")
+	if got := slices.DeleteFunc(LockNames(), func(name string) bool { return name != "test_late" }); len(got) != 1 {
+		t.Errorf("the name of two locks is known as %v", got)
+	}
+	var unnamed Mutex
+	unnamed.Lock()
+	unnamed.Unlock() //nolint:staticcheck // that it can be locked is the point
+	waits := record(t)
+	report(first.name, time.Now())
+	report(second.name, time.Now())
+	report(unnamed.name, time.Now())
+	var got []string
+	for _, w := range waits() {
+		got = append(got, w.lock)
+	}
+	if diff := cmp.Diff([]string{"test_late", "test_late", Unnamed}, got); diff != "" {
+		t.Errorf("names of the waits (-want +got):\n%s", diff)
 	}
 }
 
-// TestLocksHaveTheSizeOfSync checks that the name takes no memory: there is a lock for each job, node and session.
-func TestLocksHaveTheSizeOfSync(t *testing.T) {
-	t.Parallel()
-	if got, want := unsafe.Sizeof(Mutex[Session]{}), unsafe.Sizeof(sync.Mutex{}); got != want {
+// TestLocksAreSmall checks that a lock is a pointer larger than that of sync, and that making one with a known name allocates nothing: there
+// is a lock for each job, node and session.
+func TestLocksAreSmall(t *testing.T) { //nolint:paralleltest // it counts allocations
+	if got, want := unsafe.Sizeof(Mutex{}), unsafe.Sizeof(sync.Mutex{})+unsafe.Sizeof(uintptr(0)); got != want {
 		t.Errorf("a Mutex has %d bytes, want %d", got, want)
 	}
-	if got, want := unsafe.Sizeof(RWMutex[Session]{}), unsafe.Sizeof(sync.RWMutex{}); got != want {
+	if got, want := unsafe.Sizeof(RWMutex{}), unsafe.Sizeof(sync.RWMutex{})+unsafe.Sizeof(uintptr(0)); got != want {
 		t.Errorf("an RWMutex has %d bytes, want %d", got, want)
 	}
+	mutex := NewMutex("test_small")
+	if n := testing.AllocsPerRun(100, func() { mutex = NewMutex("test_small") }); n != 0 {
+		t.Errorf("making a lock allocates %v times", n)
+	}
+	mutex.Lock()
 }
 
 // TestManyGoroutines checks mutual exclusion under contention, while observers come and go.
 func TestManyGoroutines(t *testing.T) { //nolint:paralleltest // the observers are those of the process
-	var mutex Mutex[Session]
-	var rw RWMutex[SocketHub]
+	mutex := NewMutex("test_session")
+	rw := NewRWMutex("test_hub")
 	counts := [2]int{}
 	var all sync.WaitGroup
 	for range 8 {
@@ -177,7 +197,7 @@ func TestManyGoroutines(t *testing.T) { //nolint:paralleltest // the observers a
 func BenchmarkUncontended(b *testing.B) {
 	b.Run("Mutex", func(b *testing.B) {
 		b.Run("lockwait", func(b *testing.B) {
-			var m Mutex[Session]
+			m := NewMutex("test_session")
 			b.ReportAllocs()
 			for b.Loop() {
 				m.Lock()
@@ -195,7 +215,7 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 	b.Run("RLock", func(b *testing.B) {
 		b.Run("lockwait", func(b *testing.B) {
-			var m RWMutex[Session]
+			m := NewRWMutex("test_session")
 			b.ReportAllocs()
 			for b.Loop() {
 				m.RLock()
@@ -228,6 +248,6 @@ func BenchmarkContended(b *testing.B) {
 			}
 		})
 	}
-	b.Run("lockwait", func(b *testing.B) { contend(b, &Mutex[Session]{}) })
+	b.Run("lockwait", func(b *testing.B) { contend(b, &Mutex{}) })
 	b.Run("sync", func(b *testing.B) { contend(b, &sync.Mutex{}) })
 }

@@ -68,14 +68,17 @@ type addressLimit struct {
 	log     *slog.Logger
 	refused func(address string)
 
-	mu    run.Mutex[run.ServerAddresses]
+	mu    run.Mutex
 	addrs map[net.Conn]netip.Addr // of the connections that count
 	open  map[netip.Addr]int
 }
 
 // newAddressLimit makes a limit. refused is called with the address of each connection that is refused.
 func newAddressLimit(limit int, log *slog.Logger, refused func(address string)) *addressLimit {
-	return &addressLimit{max: limit, log: log, refused: refused, addrs: make(map[net.Conn]netip.Addr), open: make(map[netip.Addr]int)}
+	return &addressLimit{
+		max: limit, log: log, refused: refused,
+		mu: run.NewMutex("server_addresses"), addrs: make(map[net.Conn]netip.Addr), open: make(map[netip.Addr]int),
+	}
 }
 
 // connState is the http.Server's hook for connections that begin and end.

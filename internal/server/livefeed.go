@@ -28,15 +28,19 @@ type liveFeed struct {
 	stats   StatsReader
 	reading atomic.Bool // one stream reads for all
 
-	mu     run.Mutex[run.ServerLive] // guards the rest
-	readAt time.Time                 // when the log was read last
-	after  string                    // the position up to which it was read
-	begun  bool                      // the end of the log was found
-	next   uint64                    // the number of the next event
-	events []liveEvent               // the last ones, the oldest first
+	mu     run.Mutex   // guards the rest
+	readAt time.Time   // when the log was read last
+	after  string      // the position up to which it was read
+	begun  bool        // the end of the log was found
+	next   uint64      // the number of the next event
+	events []liveEvent // the last ones, the oldest first
 
 	pointMS int64  // of the point that was encoded last
 	point   []byte // encoded
+}
+
+func newLiveFeed(log store.Events, stats StatsReader) *liveFeed {
+	return &liveFeed{log: log, stats: stats, mu: run.NewMutex("server_live")}
 }
 
 // liveEvent is an event of the log as it is sent.

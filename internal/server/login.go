@@ -37,7 +37,7 @@ type loginHandlers struct {
 	ttl         time.Duration
 	context     func() wire.CallerContext
 
-	mu       run.Mutex[run.ServerLogins] // guards the rest
+	mu       run.Mutex // guards the rest
 	failures *run.KeyLimit[netip.Addr]
 	begun    *run.KeyLimit[string] // by the name of the key
 }
@@ -45,6 +45,7 @@ type loginHandlers struct {
 func newLoginHandlers(p responder, o *Options) *loginHandlers {
 	return &loginHandlers{
 		responder: p, auth: o.Auth, revocations: o.Access.Revocations, ttl: o.Access.LoginTTL, context: o.callerContext,
+		mu:       run.NewMutex("server_logins"),
 		failures: run.NewKeyLimit[netip.Addr](maxLoginFailures, loginWindow), begun: run.NewKeyLimit[string](maxLogins, loginWindow),
 	}
 }

@@ -30,7 +30,7 @@ type readLimit struct {
 	all   chan struct{} // holds an element for each read
 	ofKey int
 
-	mu   run.Mutex[run.ServerReads] // guards the rest
+	mu   run.Mutex // guards the rest
 	keys map[string]*keyReads
 }
 
@@ -42,7 +42,10 @@ type keyReads struct {
 
 func newReadLimit() *readLimit {
 	processors := runtime.GOMAXPROCS(0)
-	return &readLimit{all: make(chan struct{}, 2*processors), ofKey: processors, keys: make(map[string]*keyReads)}
+	return &readLimit{
+		all: make(chan struct{}, 2*processors), ofKey: processors,
+		mu: run.NewMutex("server_reads"), keys: make(map[string]*keyReads),
+	}
 }
 
 // limit is the handler of a route of reads for people. Another instance has limited what it asks for on behalf of its caller.

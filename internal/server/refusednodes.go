@@ -30,7 +30,7 @@ type refusedNodes struct {
 	isRevoked     func(core.NodeID) bool
 	log           *slog.Logger
 
-	mu      run.Mutex[run.ServerRefused]
+	mu      run.Mutex
 	entries map[refusalKey]*refusal
 	logged  time.Time // the last line
 }

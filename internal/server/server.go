@@ -198,13 +198,14 @@ func New(o Options) *Server {
 		streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping,
 			limit: newStreamLimit(maxEventStreams, "streams of events")},
 		live: &liveStreams{
-			responder: p, feed: &liveFeed{log: o.Events, stats: o.Figures.Stats}, reachable: o.StoreHealth.Reachable, access: s.access,
+			responder: p, feed: newLiveFeed(o.Events, o.Figures.Stats), reachable: o.StoreHealth.Reachable, access: s.access,
 			instance: o.Bus.Instance, stopping: &s.stopping,
 			limit: newStreamLimit(maxLiveStreams, "open dashboards"),
 		},
 	}
 	s.refused = &refusedNodes{
 		instance: o.Bus.Instance, registrations: o.Metrics.NodeRegistration, log: o.Log, entries: make(map[refusalKey]*refusal),
+		mu:        run.NewMutex("server_refused"),
 		isRevoked: func(id core.NodeID) bool { return o.Nodes.CheckName(id) != nil },
 	}
 	if o.NodeServer != nil {

@@ -14,13 +14,13 @@ type streamLimit struct {
 	max  int
 	what string // for messages, in the plural
 
-	mu       run.Mutex[run.ServerStreams] // guards the rest
+	mu       run.Mutex // guards the rest
 	open     int
 	byTenant map[string]int // streams of callers that see one tenant, by its id
 }
 
 func newStreamLimit(limit int, what string) *streamLimit {
-	return &streamLimit{max: limit, what: what, byTenant: make(map[string]int)}
+	return &streamLimit{max: limit, what: what, mu: run.NewMutex("server_streams"), byTenant: make(map[string]int)}
 }
 
 // begin admits a stream of the caller. The function ends it.

@@ -15,7 +15,7 @@ type tokenExpiry struct {
 	ws    *socket.Conn
 	grace time.Duration
 
-	mu      run.Mutex[run.ServerTokenExpiry]
+	mu      run.Mutex
 	caller  *auth.Principal
 	timer   *time.Timer
 	stopped bool
@@ -26,7 +26,7 @@ func watchExpiry(ws *socket.Conn, caller *auth.Principal, grace time.Duration) *
 	if caller.Role != auth.Session {
 		return nil
 	}
-	e := &tokenExpiry{ws: ws, grace: grace, caller: caller}
+	e := &tokenExpiry{ws: ws, grace: grace, caller: caller, mu: run.NewMutex("server_token_expiry")}
 	e.timer = time.AfterFunc(time.Until(caller.Expires), e.warn)
 	return e
 }

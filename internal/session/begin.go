@@ -24,7 +24,8 @@ func (in *intake) begin(id string, src core.Lang, request core.RequestID) *wire.
 	if e != nil {
 		return e
 	}
-	in.open = &utterance{session: s, id: id, src: src, request: request, direction: direction, options: s.options}
+	in.open = &utterance{session: s, id: id, src: src, request: request, direction: direction, options: s.options,
+		speech: newSpeechQueue()}
 	return nil
 }
 
@@ -47,7 +48,8 @@ func (in *intake) openNext(start *utteranceStart) *wire.Error {
 func (in *intake) beginPart(c *closedUtterance) {
 	s := in.session
 	direction, _ := s.settings.direction(c.Src) // it was one of the session's languages, and those do not change
-	in.open = &utterance{session: s, id: c.Name, src: c.Src, request: c.Request, direction: direction, options: s.options}
+	in.open = &utterance{session: s, id: c.Name, src: c.Src, request: c.Request, direction: direction, options: s.options,
+		speech: newSpeechQueue()}
 	if c.Turn == 0 {
 		return
 	}

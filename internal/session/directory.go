@@ -30,7 +30,7 @@ type Directory struct {
 	metrics *telemetry.Sessions
 	log     *slog.Logger
 
-	mu         run.Mutex[run.SessionDirectory]
+	mu         run.Mutex
 	sessions   map[core.SessionKey]*Session
 	utterances map[core.JobID]*utterance // that a result or speech may still follow
 }
@@ -38,7 +38,7 @@ type Directory struct {
 // NewDirectory makes an empty directory. The bus may be nil.
 func NewDirectory(cfg Config, st Store, b *bus.Bus, buffer *audio.Buffer, metrics *telemetry.Sessions, log *slog.Logger) *Directory {
 	return &Directory{
-		cfg: cfg, store: st, bus: b, audio: buffer, metrics: metrics, log: log,
+		cfg: cfg, store: st, bus: b, audio: buffer, metrics: metrics, log: log, mu: run.NewMutex("session_directory"),
 		sessions: make(map[core.SessionKey]*Session), utterances: make(map[core.JobID]*utterance),
 	}
 }

@@ -284,7 +284,7 @@ func restoreSession(ctx context.Context, r *Registry, ref core.SessionRef, state
 func (s *Session) restoreUtterance(saved *savedUtterance, options *optionSet) *utterance {
 	u := &utterance{
 		session: s, id: saved.ID, request: saved.Request, direction: saved.Direction, options: options, turn: saved.Turn,
-		reason: saved.Reason, restored: true,
+		reason: saved.Reason, restored: true, speech: newSpeechQueue(),
 	}
 	u.firstSeq, u.lastSeq, u.hasSpeech = saved.FirstSeq, saved.LastSeq, true
 	if saved.Continues > 0 {

@@ -25,7 +25,7 @@ type Session struct {
 	started   time.Time
 	known     time.Time // the latest revocation that was known where it started
 
-	mu       run.Mutex[run.Session]
+	mu       run.Mutex
 	settings settings
 	options  *optionSet      // of utterances that begin now
 	conn     Conn            // nil while no client is connected
@@ -61,6 +61,7 @@ func newSession(r *Registry, ref core.SessionRef) *Session {
 	now := time.Now()
 	s := &Session{
 		registry: r, ref: ref, ownership: store.Ownership{Owner: r.cfg.Instance}, options: &optionSet{},
+		mu:         run.NewMutex("session"),
 		requests:   requestHistory{utterances: make(map[core.RequestID]*utterance)},
 		unfinished: make(map[core.JobID]*utterance), lastEnqueued: make(map[placementKey]*utterance),
 		controlLimit: rate.NewLimiter(controlRate, controlBurst),

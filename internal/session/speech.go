@@ -29,11 +29,13 @@ type speechQueue struct {
 	format     wire.AudioFormat // once its first chunk has arrived
 	progressAt time.Time        // when its result was sent, or its last chunk arrived after that
 
-	mu      run.Mutex[run.SessionSpeech]
+	mu      run.Mutex
 	frames  [][]byte
 	bytes   int
 	feeding bool // a connection takes the frames
 }
+
+func newSpeechQueue() speechQueue { return speechQueue{mu: run.NewMutex("session_speech")} }
 
 // push adds a frame. It reports false if the queue or the audio buffer is full.
 func (q *speechQueue) push(buffer *audio.Buffer, frame []byte) bool {

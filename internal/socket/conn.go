@@ -34,7 +34,7 @@ type Conn struct {
 	health     health        // used by the watchdog only
 	message    *[]byte       // the buffer that Read returned; used by the reader only
 
-	mu              run.Mutex[run.SocketConn]
+	mu              run.Mutex
 	owner           any // as SetOwner set it
 	users           int // the open transport, the writer and the reader; the last one to release the connection frees it
 	queue           sendQueue

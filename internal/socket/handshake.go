@@ -15,6 +15,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -46,6 +47,7 @@ func (h *Hub) accept(w http.ResponseWriter, r *http.Request, c *Conn) (*Conn, er
 		return nil, writeRefusal(w, status, e)
 	}
 	c.hub, c.remoteAddr, c.addr, c.done, c.users = h, r.RemoteAddr, PeerAddr(r.RemoteAddr), make(chan struct{}), 1
+	c.mu = run.NewMutex("socket_conn")
 	if status, e := h.admit(c.addr, c.counted); e != nil {
 		return nil, writeRefusal(w, status, e)
 	}

@@ -62,7 +62,7 @@ type Hub struct {
 	opts    Options
 	started time.Time // the watchdog measures times from here
 
-	mu         run.Mutex[run.SocketHub]
+	mu         run.Mutex
 	conns      [hubParts]map[*Conn]struct{}
 	added      uint               // connections so far, which go to the parts in turn
 	perAddress map[netip.Addr]int // connections and handshakes of each address, if those are limited
@@ -74,7 +74,8 @@ type Hub struct {
 
 // NewHub makes a hub without connections.
 func NewHub(o Options) *Hub {
-	h := &Hub{opts: o.withDefaults(), started: time.Now(), perAddress: make(map[netip.Addr]int), drained: make(chan struct{})}
+	h := &Hub{opts: o.withDefaults(), started: time.Now(), drained: make(chan struct{}),
+		mu: run.NewMutex("socket_hub"), perAddress: make(map[netip.Addr]int)}
 	for i := range h.conns {
 		h.conns[i] = make(map[*Conn]struct{})
 	}

@@ -27,7 +27,7 @@ type Counter struct {
 	seed  maphash.Seed
 	queue queue[observation]
 
-	mu      run.Mutex[run.GuardCounter]
+	mu      run.Mutex
 	seq     uint64
 	total   tally           // since the start
 	tracker *health.Tracker // of the health of nodes
@@ -44,8 +44,10 @@ type Counter struct {
 
 // NewCounter makes the counter of an instance, which publishes at an interval.
 func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration, log *slog.Logger) *Counter {
-	return &Counter{instance: instance, store: st, interval: interval, log: log, seed: maphash.MakeSeed(), total: newTally(),
-		tracker: health.NewTracker()}
+	c := &Counter{instance: instance, store: st, interval: interval, log: log, seed: maphash.MakeSeed(),
+		mu: run.NewMutex("guard_counter"), total: newTally(), tracker: health.NewTracker()}
+	c.queue.init()
+	return c
 }
 
 // OnSuspect makes fn be called again and again with each node that is an outlier by what this instance has seen itself. It must be called

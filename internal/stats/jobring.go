@@ -25,22 +25,27 @@ const (
 // JobRing remembers jobs and decisions. A nil JobRing remembers nothing.
 type JobRing struct {
 	began     time.Time
-	jobs      ringOf[run.JobringJobs]
-	decisions ringOf[run.JobringDecisions]
+	jobs      entryRing
+	decisions entryRing
 }
 
 // NewJobRing makes a ring.
-func NewJobRing() *JobRing { return &JobRing{began: time.Now()} }
+func NewJobRing() *JobRing {
+	return &JobRing{
+		began: time.Now(),
+		jobs:  entryRing{mu: run.NewMutex("jobring_jobs")}, decisions: entryRing{mu: run.NewMutex("jobring_decisions")},
+	}
+}
 
-// ringOf holds the last entries.
-type ringOf[N run.LockName] struct {
-	mu      run.Mutex[N]
+// entryRing holds the last entries.
+type entryRing struct {
+	mu      run.Mutex
 	entries []string
 	next    int // the place of the next entry, once the ring is full
 }
 
 // add adds an entry, in place of the oldest if the ring is full.
-func (r *ringOf[N]) add(entry string) {
+func (r *entryRing) add(entry string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.entries) < Size {
@@ -52,7 +57,7 @@ func (r *ringOf[N]) add(entry string) {
 }
 
 // all returns the entries, the newest first.
-func (r *ringOf[N]) all() []string {
+func (r *entryRing) all() []string {
 	r.mu.Lock()
 	all := make([]string, 0, len(r.entries))
 	all = append(append(all, r.entries[r.next:]...), r.entries[:r.next]...)
@@ -62,7 +67,7 @@ func (r *ringOf[N]) all() []string {
 }
 
 // oldest returns the oldest entry of a full ring; empty: nothing was dropped yet.
-func (r *ringOf[N]) oldest() string {
+func (r *entryRing) oldest() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.entries) < Size {

@@ -136,7 +136,7 @@ type NodeSeries struct {
 	fleet   *fleet.Fleet
 	missing atomic.Int64 // nodes without a series
 
-	mu      run.Mutex[run.GuardSeries]
+	mu      run.Mutex
 	last    int64 // the index of the newest point
 	nodes   map[core.NodeID]*nodePoints
 	pending map[core.NodeID]nodeCounts // since the newest point
@@ -146,7 +146,8 @@ type NodeSeries struct {
 
 // NewNodeSeries makes the series of the nodes of a fleet.
 func NewNodeSeries(f *fleet.Fleet) *NodeSeries {
-	return &NodeSeries{fleet: f, nodes: make(map[core.NodeID]*nodePoints), pending: make(map[core.NodeID]nodeCounts)}
+	return &NodeSeries{fleet: f, mu: run.NewMutex("guard_series"), nodes: make(map[core.NodeID]*nodePoints),
+		pending: make(map[core.NodeID]nodeCounts)}
 }
 
 // Missing returns how many nodes have no series because there are too many.

@@ -20,10 +20,16 @@ type queue[T any] struct {
 }
 
 type queueShard[T any] struct {
-	mu      run.Mutex[run.GuardObservations]
+	mu      run.Mutex
 	entries []T
 	spare   []T // the buffer of the last read, of the reader alone
 	_       [64]byte
+}
+
+func (q *queue[T]) init() {
+	for i := range q.shards {
+		q.shards[i].mu = run.NewMutex("guard_observations")
+	}
 }
 
 // add adds an entry, or counts it as dropped if the reader is too slow.

@@ -10,23 +10,34 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
-// Locks measures the waits for locks that were held. The label lock is a name of lockwait.
+// Locks measures the waits for locks that were held. The label lock is the name of one.
 type Locks struct {
 	LockWait     *prometheus.HistogramVec // lock
 	SlowLockWait *prometheus.CounterVec   // lock
 }
 
 func newLocks(f factory) Locks {
-	l := Locks{
+	slow := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "scheduler_slow_lock_wait_total",
+		Help: "Waits for locks that took longer than lock_wait_warn_ms, by lock.",
+	}, []string{"lock"})
+	f.reg.MustRegister(byLock{slow})
+	return Locks{
 		LockWait: f.histogramVec("lingua_lock_wait_seconds", "Waits for locks that were held when they were asked for, by lock.",
 			prometheus.ExponentialBuckets(10e-6, 4, 10), "lock"),
-		SlowLockWait: f.counterVec("scheduler_slow_lock_wait_total", "Waits for locks that took longer than lock_wait_warn_ms, by lock.",
-			"lock"),
+		SlowLockWait: slow,
 	}
+}
+
+// byLock is a counter by lock. A scrape has a series for every lock that was made before it, so that the rate of each begins at zero.
+type byLock struct{ *prometheus.CounterVec }
+
+// Collect implements prometheus.Collector.
+func (c byLock) Collect(metrics chan<- prometheus.Metric) {
 	for _, name := range run.LockNames() {
-		l.SlowLockWait.WithLabelValues(name) // its rate begins at zero
+		c.WithLabelValues(name)
 	}
-	return l
+	c.CounterVec.Collect(metrics)
 }
 
 const (

@@ -19,7 +19,7 @@ type Gate struct {
 	store   store.Tenants
 	onLimit func(limit store.TenantLimit)
 
-	mu       run.Mutex[run.TenantsRefusals]
+	mu       run.Mutex
 	refusals map[core.TenantID]Refusals
 }
 
@@ -31,7 +31,7 @@ const maxCountedTenants = 1000
 
 // NewGate makes a gate. onLimit is called for every refusal.
 func NewGate(c *Current, st store.Tenants, onLimit func(limit store.TenantLimit)) *Gate {
-	return &Gate{Current: c, store: st, onLimit: onLimit, refusals: make(map[core.TenantID]Refusals)}
+	return &Gate{Current: c, store: st, onLimit: onLimit, mu: run.NewMutex("tenants_refusals"), refusals: make(map[core.TenantID]Refusals)}
 }
 
 const (

@@ -19,7 +19,7 @@ type Jobs struct {
 	options JobsOptions
 	waiting *limitQueues
 
-	mu   run.Mutex[run.DispatchHeld]
+	mu   run.Mutex
 	held map[*counted]struct{} // counts of requests that wait for a slot
 }
 
@@ -45,7 +45,7 @@ const heldFor = 15 * RenewJobsInterval
 
 // NewJobs makes Jobs.
 func NewJobs(o JobsOptions) *Jobs {
-	return &Jobs{options: o, waiting: newLimitQueues(o.MaxWaiting), held: make(map[*counted]struct{})}
+	return &Jobs{options: o, waiting: newLimitQueues(o.MaxWaiting), mu: run.NewMutex("dispatch_held"), held: make(map[*counted]struct{})}
 }
 
 // Count returns the count of a request, which may wait until a time if a limit refuses it; nil: its tenant has no limit of jobs.

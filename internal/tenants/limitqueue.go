@@ -16,7 +16,7 @@ import (
 type limitQueues struct {
 	limit int // of all waiters
 
-	mu     run.Mutex[run.DispatchTenants]
+	mu     run.Mutex
 	queues map[limitKey]*limitQueue
 	count  int
 }
@@ -75,7 +75,7 @@ type place struct {
 }
 
 func newLimitQueues(limit int) *limitQueues {
-	return &limitQueues{limit: limit, queues: make(map[limitKey]*limitQueue)}
+	return &limitQueues{limit: limit, mu: run.NewMutex("dispatch_tenants"), queues: make(map[limitKey]*limitQueue)}
 }
 
 // ahead returns why a request must not ask the store now; false: it may. It is the turn of others if they come before it in its queue, or

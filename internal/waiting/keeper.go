@@ -47,7 +47,7 @@ type keeper struct {
 	sweeping atomic.Bool
 	rounds   map[core.PoolID]*sweepRound // used by the sweep that is under way
 
-	running run.Mutex[run.DispatchTender]
+	running run.Mutex
 	active  bool
 }
 

@@ -35,7 +35,7 @@ type offerer struct {
 
 	outstanding outstandingOffers
 
-	mu      run.Mutex[run.DispatchOffers]
+	mu      run.Mutex
 	pending map[*fleet.Node]int       // slots that may be free
 	refused map[*fleet.Node]time.Time // nodes that have refused a job a moment ago, and when
 	working bool

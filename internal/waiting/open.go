@@ -23,7 +23,7 @@ type openClasses struct {
 	opened func()      // called when the copy has classes
 	any    atomic.Bool // the copy has classes
 
-	mu      run.Mutex[run.DispatchOpen]
+	mu      run.Mutex
 	pools   map[core.PoolID]*openPool // those that have classes
 	read    map[core.PoolID]time.Time // before the store was asked for what the copy says, also that a pool has no classes
 	reading *openRead                 // the last one of all pools in the copy; nil: it has ended
@@ -48,8 +48,8 @@ const maxOpenAge = 20 * time.Millisecond
 
 func newOpenClasses(st *client, fl *fleet.Fleet, pk *pick.Picker, tasks *run.Group, within time.Duration) *openClasses {
 	return &openClasses{
-		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, pools: make(map[core.PoolID]*openPool),
-		read: make(map[core.PoolID]time.Time), opened: func() {},
+		store: st, fleet: fl, picker: pk, tasks: tasks, within: within, mu: run.NewMutex("dispatch_open"),
+		pools: make(map[core.PoolID]*openPool), read: make(map[core.PoolID]time.Time), opened: func() {},
 	}
 }
 

@@ -21,7 +21,7 @@ const (
 type outstandingOffers struct {
 	count atomic.Int64
 
-	mu    run.Mutex[run.DispatchOutstanding]
+	mu    run.Mutex
 	nodes map[offeredNode]settleTimes
 }
 

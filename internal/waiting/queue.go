@@ -78,18 +78,20 @@ func New(o Options) *Queue {
 		options: o, store: &client{o.Store, o.Errors}, tasks: run.NewGroup(), waiters: newWaiters(), shares: newShareLog(),
 	}
 	q.open = newOpenClasses(q.store, o.Fleet, o.Picker, q.tasks, cmp.Or(o.ReadWithin, time.Second))
-	q.snapshots = &snapshots{store: q.store, fleet: o.Fleet, open: q.open, waiters: q.waiters, tasks: q.tasks}
+	q.snapshots = &snapshots{store: q.store, fleet: o.Fleet, open: q.open, waiters: q.waiters, tasks: q.tasks,
+		mu: run.NewMutex("dispatch_snapshot")}
 	q.offers = &offerer{
 		instance: o.Instance, store: q.store, fleet: o.Fleet, open: q.open, waiters: q.waiters, tasks: q.tasks, metrics: o.Metrics,
-		log:     o.Log,
-		pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
-		outstanding: outstandingOffers{nodes: make(map[offeredNode]settleTimes)},
+		log: o.Log,
+		mu:  run.NewMutex("dispatch_offers"), pending: make(map[*fleet.Node]int), refused: make(map[*fleet.Node]time.Time),
+		outstanding: outstandingOffers{mu: run.NewMutex("dispatch_outstanding"), nodes: make(map[offeredNode]settleTimes)},
 	}
-	q.offers.sends = &sends{tasks: q.tasks, bus: o.Bus, failed: q.offers.handleUnsent, queues: make(map[core.InstanceID][]queuedOffer)}
+	q.offers.sends = &sends{tasks: q.tasks, bus: o.Bus, failed: q.offers.handleUnsent, mu: run.NewMutex("dispatch_sends"),
+		queues: make(map[core.InstanceID][]queuedOffer)}
 	q.keeper = &keeper{
 		instance: o.Instance, store: q.store, fleet: o.Fleet, open: q.open, waiters: q.waiters, offers: q.offers, snapshots: q.snapshots,
 		shares: q.shares, tasks: q.tasks, metrics: o.Metrics, maxWaiting: o.MaxWaiting,
-		repeats: make(map[core.PoolID]<-chan error), rounds: make(map[core.PoolID]*sweepRound),
+		running: run.NewMutex("dispatch_tender"), repeats: make(map[core.PoolID]<-chan error), rounds: make(map[core.PoolID]*sweepRound),
 	}
 	q.open.opened, q.offers.keep = q.keeper.start, q.keeper.start
 	return q

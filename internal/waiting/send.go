@@ -30,7 +30,7 @@ type sends struct {
 	bus    Sender // nil: there is no other instance
 	failed func(ctx context.Context, o Offer, err error)
 
-	mu     run.Mutex[run.DispatchSends]
+	mu     run.Mutex
 	queues map[core.InstanceID][]queuedOffer // has the instances to which offers are being sent
 }
 

@@ -67,7 +67,7 @@ func countShares(queues []*queueSnapshot) map[sharer]shareCount {
 
 // shareLog remembers for a minute what tenants were granted.
 type shareLog struct {
-	mu      run.Mutex[run.DispatchShares]
+	mu      run.Mutex
 	tenants map[sharer]*shareHistory
 	sampled time.Time
 }
@@ -85,7 +85,9 @@ type sharePoint struct {
 	shareCount
 }
 
-func newShareLog() *shareLog { return &shareLog{tenants: make(map[sharer]*shareHistory)} }
+func newShareLog() *shareLog {
+	return &shareLog{mu: run.NewMutex("dispatch_shares"), tenants: make(map[sharer]*shareHistory)}
+}
 
 // isDue reports whether shares are to be sampled.
 func (l *shareLog) isDue(now time.Time) bool {

@@ -63,7 +63,7 @@ type snapshots struct {
 	waiters *waiters
 	tasks   *run.Group
 
-	mu   run.Mutex[run.DispatchSnapshot]
+	mu   run.Mutex
 	last *snapshotRead
 }
 

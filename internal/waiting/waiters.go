@@ -53,7 +53,7 @@ type waiters struct {
 	count   atomic.Int64
 	entered atomic.Uint64 // counts the requests that were put into a queue
 
-	mu          run.Mutex[run.DispatchWaiting]
+	mu          run.Mutex
 	byID        map[string]*waiter
 	byPool      map[core.PoolID]int
 	byTenant    map[core.TenantID]int
@@ -61,8 +61,8 @@ type waiters struct {
 }
 
 func newWaiters() *waiters {
-	return &waiters{byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int), byTenant: make(map[core.TenantID]int),
-		byDirection: make(map[core.Direction]int)}
+	return &waiters{mu: run.NewMutex("dispatch_waiting"), byID: make(map[string]*waiter), byPool: make(map[core.PoolID]int),
+		byTenant: make(map[core.TenantID]int), byDirection: make(map[core.Direction]int)}
 }
 
 // waiterIDSeparator is between the job and the number in the id of a waiter. No job id contains it.

@@ -1,7 +1,6 @@
 package repo_test
 
 import (
-	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -9,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/lingua-scheduler/lingua/internal/run"
 )
 
 // documentedLocks returns the names of the timed locks in docs/locks.md, in its order.
@@ -38,48 +35,31 @@ func documentedLocks(t *testing.T) []string {
 	return names
 }
 
-// TestTimedLocksAreListed checks that docs/locks.md lists the names of the timed locks, and no other names.
+// TestTimedLocksAreListed checks that docs/locks.md lists the names of the timed locks, and no other names, and that each is given once.
 func TestTimedLocksAreListed(t *testing.T) {
 	t.Parallel()
-	documented, declared := documentedLocks(t), run.LockNames()
-	slices.Sort(documented)
-	slices.Sort(declared)
-	if diff := cmp.Diff(declared, documented); diff != "" {
-		t.Errorf("names of locks in internal/run and in docs/locks.md (-declared +documented):\n%s", diff)
-	}
-}
-
-// TestTimedLocksAreUsedOnce checks that each name belongs to one lock of the code.
-func TestTimedLocksAreUsedOnce(t *testing.T) {
-	t.Parallel()
-	use := regexp.MustCompile(`\[run\.(\w+)\]|\bmu +(?:RW)?Mutex\[(\w\w+)\]`)
-	declared := regexp.MustCompile(`(?m)^type (\w+) struct\{\}$`)
-	uses := make(map[string]int)
-	for _, file := range []string{"internal/run/names.go", "internal/run/names_dispatch.go"} {
-		names, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, m := range declared.FindAllStringSubmatch(string(names), -1) {
-			uses[m[1]] = 0
-		}
-	}
-	if len(uses) != len(run.LockNames()) {
-		t.Errorf("%d names are declared, and Names returns %d", len(uses), len(run.LockNames()))
-	}
+	made := regexp.MustCompile(`\bNew(?:RW)?Mutex\("(\w+)"\)`)
+	var used []string
 	goFiles(t, func(file, _ string) {
+		if strings.HasSuffix(file, "_test.go") {
+			return
+		}
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Error(err)
 		}
-		for _, m := range use.FindAllStringSubmatch(string(text), -1) {
-			uses[m[1]+m[2]]++
+		for _, m := range made.FindAllStringSubmatch(string(text), -1) {
+			used = append(used, m[1])
 		}
 	})
-	for _, name := range slices.Sorted(maps.Keys(uses)) {
-		if uses[name] != 1 {
-			t.Errorf("run.%s is the name of %d locks, want 1", name, uses[name])
-		}
+	documented := documentedLocks(t)
+	slices.Sort(documented)
+	slices.Sort(used)
+	if diff := cmp.Diff(used, documented); diff != "" {
+		t.Errorf("names of locks in the sources and in docs/locks.md (-used +documented):\n%s", diff)
+	}
+	if unique := slices.Compact(slices.Clone(used)); len(unique) != len(used) {
+		t.Errorf("a name is given to two locks: %v", used)
 	}
 }
 

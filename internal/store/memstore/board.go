@@ -10,7 +10,7 @@ import (
 
 // board holds short-lived facts.
 type board struct {
-	mu        run.Mutex[run.MemstoreBoard]
+	mu        run.Mutex
 	debounced map[string]moment
 	rates     map[string]rate
 	locks     map[string]lock
@@ -30,6 +30,7 @@ type lock struct {
 }
 
 func (b *board) init() {
+	b.mu = run.NewMutex("memstore_board")
 	b.debounced = make(map[string]moment)
 	b.rates = make(map[string]rate)
 	b.locks = make(map[string]lock)

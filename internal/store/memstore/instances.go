@@ -13,7 +13,7 @@ import (
 
 // instances holds the instances with their inboxes and dead letters.
 type instances struct {
-	mu          run.Mutex[run.MemstoreInstances]
+	mu          run.Mutex
 	byID        map[core.InstanceID]*instance
 	lastMessage uint64
 }

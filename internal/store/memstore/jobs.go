@@ -11,7 +11,7 @@ import (
 
 // jobShard holds records. A record is replaced and never changed, so that readers may keep it.
 type jobShard struct {
-	run.Mutex[run.MemstoreJobs]
+	run.Mutex
 	records map[core.JobID]record
 	live    expiryQueue
 	ended   expiryQueue

@@ -13,7 +13,7 @@ const maxLastNodes = 100_000
 
 // lastNodes holds the node of the last HTTP job of each session.
 type lastNodes struct {
-	mu      run.Mutex[run.MemstoreLastNodes]
+	mu      run.Mutex
 	nodes   map[core.SessionKey]lastNode
 	sweeper sweeper
 }

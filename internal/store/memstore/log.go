@@ -14,10 +14,12 @@ import (
 // logOf holds the newest entries of a log. The position of an entry is when the store was made and the entry's number, from 1: a
 // position of an earlier process is recognised.
 type logOf[T any] struct {
-	mu      run.Mutex[run.MemstoreLogs]
+	mu      run.Mutex
 	entries []T
 	last    int // the number of the last entry
 }
+
+func newLog[T any]() logOf[T] { return logOf[T]{mu: run.NewMutex("memstore_logs")} }
 
 // logPrefix begins the positions of this store.
 func (s *Store) logPrefix() string { return strconv.FormatInt(s.base.UnixMilli(), 10) }

@@ -45,7 +45,7 @@ type Store struct {
 var _ store.Store = (*Store)(nil)
 
 type nodeShard struct {
-	run.RWMutex[run.MemstoreNodes]
+	run.RWMutex
 	nodes map[core.NodeID]*node
 }
 
@@ -53,19 +53,31 @@ type nodeShard struct {
 func New(timing store.Timing) *Store {
 	s := &Store{timing: timing, base: time.Now(), seed: maphash.MakeSeed()}
 	for i := range shards {
+		s.nodes[i].RWMutex = run.NewRWMutex("memstore_nodes")
+		s.jobs[i].Mutex = run.NewMutex("memstore_jobs")
 		s.nodes[i].nodes = make(map[core.NodeID]*node)
 		s.jobs[i].records = make(map[core.JobID]record)
 	}
+	s.watchers.mu = run.NewMutex("memstore_watchers")
+	s.sessions.mu = run.NewMutex("memstore_sessions")
 	s.sessions.streams = make(map[core.SessionRef]*stream)
 	s.sessions.states = make(map[core.SessionKey]state)
+	s.events, s.audit = newLog[store.Event](), newLog[store.AuditEntry]()
+	s.lastNodes.mu = run.NewMutex("memstore_last_nodes")
 	s.lastNodes.nodes = make(map[core.SessionKey]lastNode)
+	s.revocations.mu = run.NewMutex("memstore_revocations")
 	s.revocations.entries = make(map[store.RevocationTarget]store.Revocation)
+	s.instances.mu = run.NewMutex("memstore_instances")
 	s.instances.byID = make(map[core.InstanceID]*instance)
 	s.board.init()
+	s.stats.mu = run.NewMutex("memstore_stats")
 	s.stats.counts = make(map[core.InstanceID]value)
 	s.stats.parts = make(map[string][]byte)
+	s.settings.mu = run.NewMutex("memstore_settings")
 	s.settings.byName = make(map[string]store.Setting)
+	s.queues.mu = run.NewMutex("memstore_waiting")
 	s.queues.byPool = make(map[core.PoolID]*fairqueue.Queue)
+	s.tenants.mu = run.NewMutex("memstore_tenants")
 	s.tenants.byID = make(map[core.TenantID]*tenant)
 	return s
 }

@@ -14,7 +14,7 @@ import (
 // the first cache line, and the first lease is in the second: with many nodes, the cost of a reservation is its cache misses. A node of the
 // fleet has the same size and is made at the same time, so that both are mostly in one page of memory.
 type node struct {
-	mu       run.Mutex[run.MemstoreNode]
+	mu       run.Mutex
 	epoch    core.Epoch
 	revision core.Revision
 	seen     atomic.Int64 // moment of the last heartbeat; atomic, because it is the hint
@@ -46,7 +46,7 @@ func (n *node) Hint() *atomic.Int64 { return &n.seen }
 func (n *node) silence(now moment) time.Duration { return now.since(moment(n.seen.Load())) }
 
 func newNode() *node {
-	n := &node{details: new(details)}
+	n := &node{mu: run.NewMutex("memstore_node"), details: new(details)}
 	n.leases = n.first[:0]
 	return n
 }

@@ -11,7 +11,7 @@ import (
 
 // revocations is the list of revocations.
 type revocations struct {
-	mu      run.Mutex[run.MemstoreRevocations]
+	mu      run.Mutex
 	entries map[store.RevocationTarget]store.Revocation
 	last    time.Time // of the latest entry
 	changes int       // numbers the versions

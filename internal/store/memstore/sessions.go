@@ -12,7 +12,7 @@ import (
 
 // sessions holds the states of sessions by name, and the outboxes of their incarnations.
 type sessions struct {
-	mu      run.Mutex[run.MemstoreSessions]
+	mu      run.Mutex
 	streams map[core.SessionRef]*stream
 	states  map[core.SessionKey]state
 	sweeper sweeper

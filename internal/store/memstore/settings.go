@@ -10,7 +10,7 @@ import (
 
 // settings holds the settings by name. A setting is never changed, only replaced.
 type settings struct {
-	mu     run.Mutex[run.MemstoreSettings]
+	mu     run.Mutex
 	byName map[string]store.Setting
 }
 

@@ -12,7 +12,7 @@ import (
 
 // stats holds the counts of instances, the snapshot and the history.
 type stats struct {
-	mu       run.Mutex[run.MemstoreStats]
+	mu       run.Mutex
 	counts   map[core.InstanceID]value
 	snapshot fenced
 	history  fenced

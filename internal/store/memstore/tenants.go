@@ -12,7 +12,7 @@ import (
 
 // tenants holds what the tenants with limits use.
 type tenants struct {
-	mu      run.Mutex[run.MemstoreTenants]
+	mu      run.Mutex
 	byID    map[core.TenantID]*tenant
 	sweeper sweeper
 }

@@ -10,7 +10,7 @@ import (
 
 // queues holds the requests that wait for a slot, by pool.
 type queues struct {
-	mu     run.Mutex[run.MemstoreWaiting]
+	mu     run.Mutex
 	byPool map[core.PoolID]*fairqueue.Queue
 }
 

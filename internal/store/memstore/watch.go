@@ -10,14 +10,14 @@ import (
 // watchers delivers every change to those that watch the fleet. Publishing never blocks: a watcher with more than maxBehind
 // undelivered changes gets a gap instead.
 type watchers struct {
-	mu  run.Mutex[run.MemstoreWatchers]
+	mu  run.Mutex
 	set map[*watcher]struct{}
 }
 
 const maxBehind = 4096
 
 type watcher struct {
-	mu    run.Mutex[run.MemstoreWatcher]
+	mu    run.Mutex
 	queue []store.Change
 	wake  chan struct{}
 }
@@ -53,7 +53,7 @@ func (w *watcher) drain() []store.Change {
 
 // Watch implements store.NodeReader.
 func (s *Store) Watch(ctx context.Context, ready func(), fn func(store.Change)) error {
-	w := &watcher{wake: make(chan struct{}, 1)}
+	w := &watcher{mu: run.NewMutex("memstore_watcher"), wake: make(chan struct{}, 1)}
 	s.watchers.mu.Lock()
 	if s.watchers.set == nil {
 		s.watchers.set = make(map[*watcher]struct{})

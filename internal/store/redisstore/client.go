@@ -45,7 +45,7 @@ type client struct {
 	timeout      time.Duration
 	callDeadline *run.Limit
 	permits      chan struct{}
-	batchMu      run.Mutex[run.RedisPermits] // held while a caller acquires more than one permit
+	batchMu      run.Mutex // held while a caller acquires more than one permit
 	breaker      *gobreaker.TwoStepCircuitBreaker[struct{}]
 	lastReplyOK  atomic.Bool
 	onError      func(store.ErrorClass)
@@ -67,9 +67,11 @@ func newClient(ctx context.Context, redis rueidis.Client, cluster bool, timeout 
 	}
 	c := &client{
 		redis: redis, cluster: cluster, clocks: newClocks(slots), timeout: timeout, callDeadline: run.NewLimit(ctx, timeout, nil),
-		permits: make(chan struct{}, maxInFlight), health: health{onChange: onHealth}, detached: run.NewGroup(),
-		onError: onError, onCall: func(time.Duration) {}, abandoned: abandonedPermits{maxAge: 4 * connTimeoutsFor(timeout).silent},
-		log: slog.New(slog.DiscardHandler), logLimit: rate.NewLimiter(rate.Every(time.Second), logBurst),
+		permits: make(chan struct{}, maxInFlight), batchMu: run.NewMutex("redis_permits"), detached: run.NewGroup(),
+		onError: onError, onCall: func(time.Duration) {},
+		health:    health{onChange: onHealth, mu: run.NewMutex("redis_health")},
+		abandoned: abandonedPermits{maxAge: 4 * connTimeoutsFor(timeout).silent, mu: run.NewMutex("redis_abandoned")},
+		log:       slog.New(slog.DiscardHandler), logLimit: rate.NewLimiter(rate.Every(time.Second), logBurst),
 	}
 	c.breaker = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Timeout:      breakerTimeout,
@@ -401,7 +403,7 @@ type abandonedPermits struct {
 	count         atomic.Int64
 	lastAbandoned atomic.Uint64 // an answer to a later command than this one frees them
 
-	mu    run.Mutex[run.RedisAbandoned]
+	mu    run.Mutex
 	timer *time.Timer
 }
 

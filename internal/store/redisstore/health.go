@@ -15,7 +15,7 @@ import (
 type health struct {
 	onChange func(up bool)
 
-	mu           run.Mutex[run.RedisHealth]
+	mu           run.Mutex
 	unreachable  bool // the breaker is open
 	readOnly     bool // it refuses writes
 	reportedDown bool // the last value passed to onChange was false

@@ -297,7 +297,7 @@ const (
 type recentJobs struct {
 	keep time.Duration
 
-	mu   run.Mutex[run.RedisRecentJobs]
+	mu   run.Mutex
 	next int
 	jobs []endedJob
 }

@@ -24,7 +24,7 @@ type lastSeenReporter struct {
 	store *Store
 	done  chan struct{} // closed when the reporter has to stop
 
-	mu         run.Mutex[run.RedisLastSeen]
+	mu         run.Mutex
 	unreported map[core.NodeID]seenNode
 }
 
@@ -42,7 +42,9 @@ func seenNodeOf(s *store.NodeStatus) seenNode {
 }
 
 func newLastSeenReporter(s *Store) *lastSeenReporter {
-	return &lastSeenReporter{store: s, done: make(chan struct{}), unreported: make(map[core.NodeID]seenNode)}
+	return &lastSeenReporter{
+		store: s, done: make(chan struct{}), mu: run.NewMutex("redis_last_seen"), unreported: make(map[core.NodeID]seenNode),
+	}
 }
 
 // record records that a node was just seen.

@@ -171,7 +171,7 @@ var releaseBackoff = run.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 
 // releaseQueue sends releases to Redis in pipelines. No caller waits for them.
 type releaseQueue struct {
-	mu      run.Mutex[run.RedisReleases]
+	mu      run.Mutex
 	queue   []queuedRelease
 	workers int
 	work    sync.WaitGroup

@@ -66,7 +66,7 @@ type Store struct {
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
-	closing    run.RWMutex[run.RedisClosing] // guards closed: held for reading while a release is queued
+	closing    run.RWMutex // guards closed: held for reading while a release is queued
 	closed     bool
 	releases   releaseQueue
 	background sync.WaitGroup // the last-seen reporter
@@ -132,14 +132,19 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		redis.Close()
 		return nil, connectError(o.Address, err)
 	}
-	s := &Store{timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied,
-		queueScripts: scriptsOfQueues}
+	s := &Store{
+		timing: o.Timing, keys: keys{prefix: o.Prefix}, kind: o.Address.Kind, log: o.Log, onEmptied: o.OnEmptied,
+		queueScripts: scriptsOfQueues,
+		recent:       recentJobs{keep: o.Timing.Retention, mu: run.NewMutex("redis_recent_jobs")},
+		memberSets:   memberSets{mu: run.NewMutex("redis_members")},
+		closing:      run.NewRWMutex("redis_closing"),
+		releases:     releaseQueue{mu: run.NewMutex("redis_releases")},
+	}
 	s.presenceMS, s.reservedTTLMS, s.attemptMS = millis(o.Timing.Presence), millis(o.Timing.ReservedTTL), millis(o.Timing.Attempt)
 	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	s.client = newClient(s.ctx, redis, o.Address.Kind == KindCluster, o.Timeout, o.OnHealth, o.OnError)
 	s.client.onCall, s.client.reads, s.client.log = o.OnCall, reads, o.Log
 	s.client.addPeople(s.ctx, people)
-	s.recent.keep = o.Timing.Retention
 	s.incarnation.base, s.incarnation.maxJob = time.Now(), o.Timing.Job
 	s.lastSeen = newLastSeenReporter(s)
 	for range openAttempts {

@@ -24,7 +24,7 @@ const membersTTL = 30 * time.Minute
 
 // memberSets remembers which sets of members this instance has used: while they live, one that is not there was lost.
 type memberSets struct {
-	mu   run.Mutex[run.RedisMembers]
+	mu   run.Mutex
 	used map[memberSet]time.Time // when
 }
 
