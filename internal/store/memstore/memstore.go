@@ -70,6 +70,9 @@ func New(timing store.Timing) *Store {
 	return s
 }
 
+// Shared implements store.Store. A process has a memory of its own.
+func (s *Store) Shared() bool { return false }
+
 // Ping implements store.Store. Memory is always available.
 func (s *Store) Ping(context.Context) error { return nil }
 

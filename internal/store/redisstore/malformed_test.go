@@ -180,9 +180,6 @@ func storeCalls() []storeCall {
 		{"DeadLetters", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.DeadLetters(ctx, sample, "", 9)) }},
 		{"Discard", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Discard(ctx, sample, dead)) }},
 		{"FetchAbandoned", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.FetchAbandoned(ctx, sample, 9)) }},
-		{"Debounce", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.Debounce(ctx, sample, time.Minute))
-		}},
 		{"Allow", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.Allow(ctx, store.AllowParams{Key: sample, Limit: 100, Window: time.Minute}))
 		}},
