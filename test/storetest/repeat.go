@@ -210,14 +210,6 @@ func (r RepeatingStore) Announce(ctx context.Context, p store.AnnounceParams) er
 	return r.Store.Announce(ctx, p)
 }
 
-// Withdraw implements store.Instances.
-func (r RepeatingStore) Withdraw(ctx context.Context, id core.InstanceID) error {
-	if err := r.Store.Withdraw(ctx, id); err != nil {
-		return err
-	}
-	return r.Store.Withdraw(ctx, id)
-}
-
 // Acknowledge implements store.Inboxes.
 func (r RepeatingStore) Acknowledge(ctx context.Context, inbox core.InstanceID, ids ...string) error {
 	if err := r.Store.Acknowledge(ctx, inbox, ids...); err != nil {

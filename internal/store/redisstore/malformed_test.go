@@ -160,9 +160,15 @@ func storeCalls() []storeCall {
 		{"Announce", func(ctx context.Context, s *redisstore.Store) error {
 			return s.Announce(ctx, store.AnnounceParams{ID: sample, Body: []byte("{}"), TTL: time.Minute})
 		}},
-		{"Instances", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Instances(ctx)) }},
-		{"Presences", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Presences(ctx)) }},
-		{"MaybeAbsent", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.MaybeAbsent(ctx, time.Second)) }},
+		{"Instances", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.Instances(ctx, store.InstancesParams{Inboxes: true}))
+		}},
+		{"Presences", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.Instances(ctx, store.InstancesParams{}))
+		}},
+		{"Silent instances", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.Instances(ctx, store.InstancesParams{SilentFor: time.Second}))
+		}},
 		{"Post", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.Post(ctx, store.PostParams{To: sample, Body: []byte(`{"id":"1"}`), MaxMessages: 100}))
 		}},
@@ -246,7 +252,9 @@ func cleanup() []storeCall {
 	return []storeCall{
 		{"RemoveMember", func(ctx context.Context, s *redisstore.Store) error { return s.RemoveMember(ctx, member) }},
 		{"Dequeue", func(ctx context.Context, s *redisstore.Store) error { return s.Dequeue(ctx, sample, waiter, false) }},
-		{"Withdraw", func(ctx context.Context, s *redisstore.Store) error { return s.Withdraw(ctx, sample) }},
+		{"Withdraw", func(ctx context.Context, s *redisstore.Store) error {
+			return s.Announce(ctx, store.AnnounceParams{ID: sample})
+		}},
 		{"RemoveInbox", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.RemoveInbox(ctx, sample)) }},
 		{"Revoke", func(ctx context.Context, s *redisstore.Store) error {
 			return s.Revoke(ctx, core.LeaseRef{Node: sample, Job: sample, Attempt: 1, Token: "token"})

@@ -25,7 +25,7 @@ func TestReadsForPeopleHaveTheirOwnPermits(t *testing.T) {
 		"events":    func(ctx context.Context) error { return errOf(s.ReadEvents(ctx, store.ReadLogParams{Limit: 9})) },
 		"nodes":     func(ctx context.Context) error { return errOf(s.Nodes(ctx)) },
 		"jobs":      func(ctx context.Context) error { return errOf(s.List(ctx, store.ListParams{})) },
-		"instances": func(ctx context.Context) error { return errOf(s.Instances(ctx)) },
+		"instances": func(ctx context.Context) error { return errOf(s.Instances(ctx, store.InstancesParams{Inboxes: true})) },
 		"waiting":   func(ctx context.Context) error { return errOf(s.OpenClasses(ctx, "")) },
 	}
 	for name, read := range reads {
