@@ -90,10 +90,11 @@ func newCrowdedLine(tb testing.TB, st Store, nodes, classes int) *Line {
 func enqueueVaried(tb testing.TB, l *Line, i int) fairqueue.Waiter {
 	tb.Helper()
 	class, _ := newWaitClass(l.fleet, variedSpec(i), nil)
-	now, err := l.store.WaitClock(tb.Context(), "")
+	clock, err := l.store.Clock(tb.Context(), store.ClockKey{})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	now := clock.UnixMilli()
 	w := fairqueue.Waiter{ID: fmt.Sprint("w", i), Class: class.id, Instance: "i", Since: now, Deadline: now + time.Hour.Milliseconds()}
 	if _, err := l.store.Enqueue(tb.Context(), "", fairqueue.EnqueueParams{Waiter: w, Requirements: class.requirements, Weight: 100, Repeat: true}); err != nil {
 		tb.Fatal(err)
@@ -178,7 +179,7 @@ func TestFiltersAreMadeOnce(t *testing.T) {
 	if got := refreshed(); got == first || len(got.classes) != 5 {
 		t.Errorf("filters of %d classes, want 5", len(got.classes))
 	}
-	if err := l.store.Dequeue(t.Context(), "", left, false); err != nil {
+	if err := l.store.Settle(t.Context(), "", left, fairqueue.Left); err != nil {
 		t.Fatal(err)
 	}
 	got := slices.Sorted(slices.Values(refreshed().classes))

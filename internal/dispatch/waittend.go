@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -170,7 +171,7 @@ func (t *tender) repeat(ctx context.Context, w *waiter) error {
 	}
 	_, err := t.enqueue(ctx, w, true)
 	if err == nil && len(t.waiters.still([]*waiter{w})) == 0 { // it has left meanwhile, perhaps before it was put there
-		err = t.store.Dequeue(ctx, w.pool, *w.queued.Load(), false)
+		err = t.store.Settle(ctx, w.pool, *w.queued.Load(), fairqueue.Left)
 	}
 	if err != nil {
 		t.store.recordError("enqueue", err)
@@ -193,9 +194,9 @@ func (t *tender) enqueue(ctx context.Context, w *waiter, repeat bool) (fairqueue
 
 // readClock sets the times of a waiter by the clock of the store.
 func (t *tender) readClock(ctx context.Context, w *waiter) error {
-	now, err := t.store.WaitClock(ctx, w.pool)
+	now, err := t.store.Clock(ctx, store.ClockKey{Pool: w.pool})
 	if err == nil {
-		w.setClock(now, t.instance)
+		w.setClock(now.UnixMilli(), t.instance)
 	}
 	return err
 }

@@ -172,7 +172,7 @@ func (t *ticket) isCurrent(spec *core.Spec, except []core.NodeID) bool {
 // giveBack returns an offer of a node that could not be used. The request keeps its place.
 func (t *ticket) giveBack(ctx context.Context, node core.NodeID) {
 	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferReturned).Inc()
-	if _, err := t.line.store.ReturnOffer(ctx, t.pool, *t.queued.Load()); err != nil && ctx.Err() == nil {
+	if err := t.line.store.Settle(ctx, t.pool, *t.queued.Load(), fairqueue.Returned); err != nil && ctx.Err() == nil {
 		t.line.store.recordError("return_offer", err) // it lapses
 	}
 	t.line.recheckNode(t.pool, node)
@@ -186,7 +186,7 @@ func (t *ticket) served() {
 	t.passUnused()
 	t.line.metrics.Waiting.Offers.WithLabelValues(telemetry.OfferUsed).Inc()
 	t.observe(telemetry.WaitServed)
-	t.dequeue(true)
+	t.dequeue(fairqueue.Served)
 }
 
 // leave takes the request out of the queue because it does not wait any more. An offer that it has not used goes to the next request.
@@ -202,7 +202,7 @@ func (t *ticket) remove() bool {
 		return false
 	}
 	t.passUnused()
-	t.dequeue(false)
+	t.dequeue(fairqueue.Left)
 	return true
 }
 
@@ -224,14 +224,14 @@ func (t *ticket) observe(outcome string) {
 func (t *ticket) pass(node core.NodeID) { t.line.offerAgain(node) }
 
 // dequeue takes the request out of the queue, in the background. It is retried until the request would have expired.
-func (t *ticket) dequeue(served bool) {
+func (t *ticket) dequeue(how fairqueue.Settlement) {
 	l := t.line
 	l.tasks.Go(func(ctx context.Context) {
 		l.store.retry(ctx, func() error {
 			w := *t.queued.Load()
-			now, err := l.store.WaitClock(ctx, t.pool)
-			if err == nil && now < w.Deadline+fairqueue.SilenceMS {
-				err = l.store.Dequeue(ctx, t.pool, w, served)
+			now, err := l.store.Clock(ctx, store.ClockKey{Pool: t.pool})
+			if err == nil && now.UnixMilli() < w.Deadline+fairqueue.SilenceMS {
+				err = l.store.Settle(ctx, t.pool, w, how)
 			}
 			return err
 		})

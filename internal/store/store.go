@@ -50,6 +50,7 @@ type Store interface {
 	Stats
 	Settings
 	Waiting
+	Clocks
 	Tenants
 
 	// Shared reports whether other instances may use the same store.

@@ -272,20 +272,12 @@ func (r RepeatingStore) Enqueue(ctx context.Context, pool core.PoolID, p fairque
 	return first, nil
 }
 
-// ReturnOffer implements store.Waiting.
-func (r RepeatingStore) ReturnOffer(ctx context.Context, pool core.PoolID, w fairqueue.Waiter) (bool, error) {
-	if there, err := r.Store.ReturnOffer(ctx, pool, w); err != nil {
-		return there, err
-	}
-	return r.Store.ReturnOffer(ctx, pool, w)
-}
-
-// Dequeue implements store.Waiting.
-func (r RepeatingStore) Dequeue(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, served bool) error {
-	if err := r.Store.Dequeue(ctx, pool, w, served); err != nil {
+// Settle implements store.Waiting.
+func (r RepeatingStore) Settle(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, how fairqueue.Settlement) error {
+	if err := r.Store.Settle(ctx, pool, w, how); err != nil {
 		return err
 	}
-	return r.Store.Dequeue(ctx, pool, w, served)
+	return r.Store.Settle(ctx, pool, w, how)
 }
 
 // Beat implements store.Waiting. Only one of two beats reports that offers were taken back.

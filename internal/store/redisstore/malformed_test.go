@@ -222,9 +222,8 @@ func storeCalls() []storeCall {
 			return errors.Join(err, errOf(s.Enqueue(ctx, sample, p)))
 		}},
 		{"Beat", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Beat(ctx, sample, sample)) }},
-		{"OpenClasses", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.OpenClasses(ctx, sample)) }},
-		{"Requirements", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.Requirements(ctx, sample, []string{"class"}))
+		{"OpenClasses", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.OpenClasses(ctx, func(core.PoolID, string) bool { return false }, sample))
 		}},
 		{"ViewQueue", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.ViewQueue(ctx, sample, fairqueue.ViewParams{Flows: 9, Waiters: 9}))
@@ -232,7 +231,9 @@ func storeCalls() []storeCall {
 		{"Offer", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.Offer(ctx, sample, 1, []string{"class"}))
 		}},
-		{"ReturnOffer", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.ReturnOffer(ctx, sample, waiter)) }},
+		{"Return", func(ctx context.Context, s *redisstore.Store) error {
+			return s.Settle(ctx, sample, waiter, fairqueue.Returned)
+		}},
 		{"AdmitMember", func(ctx context.Context, s *redisstore.Store) error {
 			return errors.Join(errOf(s.AdmitMember(ctx, member)), errOf(s.AdmitMember(ctx, sessions)))
 		}},
@@ -251,7 +252,9 @@ func cleanup() []storeCall {
 	waiter := fairqueue.Waiter{ID: sample, Class: "class", Tenant: sample, Instance: sample}
 	return []storeCall{
 		{"RemoveMember", func(ctx context.Context, s *redisstore.Store) error { return s.RemoveMember(ctx, member) }},
-		{"Dequeue", func(ctx context.Context, s *redisstore.Store) error { return s.Dequeue(ctx, sample, waiter, false) }},
+		{"Leave", func(ctx context.Context, s *redisstore.Store) error {
+			return s.Settle(ctx, sample, waiter, fairqueue.Left)
+		}},
 		{"Withdraw", func(ctx context.Context, s *redisstore.Store) error {
 			return s.Announce(ctx, store.AnnounceParams{ID: sample})
 		}},
