@@ -37,7 +37,7 @@ func BenchmarkWaitingCost(b *testing.B) {
 // waitingCost is what utterances that wait cost a server.
 type waitingCost struct {
 	server     *redistest.Server
-	waiting    store.Waiting
+	store      store.Store
 	next       atomic.Int64
 	served     int
 	commands   int64
@@ -49,7 +49,7 @@ func newWaitingCost(b *testing.B) *waitingCost {
 	b.Helper()
 	c := &waitingCost{server: redistest.Start(b)}
 	s, _ := inprocess.Start(b, 0, 0, true, func(cfg *config.Config) { cfg.Store = c.server.URL() })
-	c.waiting = s.Store
+	c.store = s.Store
 	return c
 }
 
@@ -106,13 +106,14 @@ func (c *waitingCost) run(b *testing.B, times int, do func(context.Context) erro
 
 // enqueue adds an utterance of a random class and tenant.
 func (c *waitingCost) enqueue(ctx context.Context, waiters int) error {
-	now, err := c.waiting.WaitClock(ctx, "")
+	clock, err := c.store.Clock(ctx, store.ClockKey{})
 	if err != nil {
 		return err
 	}
+	now := clock.UnixMilli()
 	n := c.next.Add(1)
 	class := fmt.Sprintf("%016d", rand.IntN(len(directionPlans)))
-	r, err := c.waiting.Enqueue(ctx, "", fairqueue.EnqueueParams{
+	r, err := c.store.Enqueue(ctx, "", fairqueue.EnqueueParams{
 		Waiter: fairqueue.Waiter{
 			ID: fmt.Sprintf("job-%d", n), Class: class, Tenant: string(tenantPlans[rand.IntN(len(tenantPlans))].id), Instance: fmt.Sprint("i-", n%instanceCount),
 			Since: now, Deadline: now + 3600*waitLimit,
@@ -127,19 +128,19 @@ func (c *waitingCost) enqueue(ctx context.Context, waiters int) error {
 
 // serve does what the release of a slot does: it reads which classes are open, and offers the slot to a waiter, which takes it.
 func (c *waitingCost) serve(ctx context.Context) error {
-	if _, err := c.waiting.OpenClasses(ctx, ""); err != nil {
+	if _, err := c.store.OpenClasses(ctx, nil, ""); err != nil {
 		return err
 	}
 	classes := make([]string, 0, costServes)
 	for _, i := range rand.Perm(len(directionPlans))[:costServes] {
 		classes = append(classes, fmt.Sprintf("%016d", i))
 	}
-	r, err := c.waiting.Offer(ctx, "", 1, classes)
+	r, err := c.store.Offer(ctx, "", 1, classes)
 	if err != nil {
 		return err
 	}
 	for _, o := range r.Offers {
-		if err := c.waiting.Dequeue(ctx, "", o.Waiter, true); err != nil {
+		if err := c.store.Settle(ctx, "", o.Waiter, fairqueue.Served); err != nil {
 			return err
 		}
 	}

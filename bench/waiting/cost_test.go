@@ -165,8 +165,9 @@ type queueBench struct {
 func (q *queueBench) class(n int) string { return fmt.Sprintf("class-%02d", n%q.classes) }
 
 func (q *queueBench) enqueue() {
-	now, err := q.store.WaitClock(q.t.Context(), "")
+	clock, err := q.store.Clock(q.t.Context(), store.ClockKey{})
 	if err == nil {
+		now := clock.UnixMilli()
 		q.made++
 		_, err = q.store.Enqueue(q.t.Context(), "", fairqueue.EnqueueParams{
 			Waiter: fairqueue.Waiter{
@@ -195,7 +196,7 @@ func (q *queueBench) offer() {
 func (q *queueBench) dequeue() {
 	w := q.won[0]
 	q.won = q.won[1:]
-	if err := q.store.Dequeue(q.t.Context(), "", w, true); err != nil {
+	if err := q.store.Settle(q.t.Context(), "", w, fairqueue.Served); err != nil {
 		q.t.Fatal(err)
 	}
 }

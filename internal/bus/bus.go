@@ -146,12 +146,12 @@ type Peer struct {
 
 // Peers lists the instances that are present, and those that have left something behind, by name.
 func (b *Bus) Peers(ctx context.Context) ([]Peer, error) {
-	return b.peers(b.store.Instances(ctx))
+	return b.peers(b.store.Instances(ctx, store.InstancesParams{Inboxes: true}))
 }
 
 // Presences is Peers without what it says of inboxes and dead letters, and costs less.
 func (b *Bus) Presences(ctx context.Context) ([]Peer, error) {
-	return b.peers(b.store.Presences(ctx))
+	return b.peers(b.store.Instances(ctx, store.InstancesParams{}))
 }
 
 func (b *Bus) peers(all []store.Instance, err error) ([]Peer, error) {

@@ -65,7 +65,7 @@ func TestPeersAreSortedByName(t *testing.T) {
 			if err := st.Announce(t.Context(), store.AnnounceParams{ID: id, TTL: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
-			if err := st.Withdraw(t.Context(), id); err != nil {
+			if err := st.Announce(t.Context(), store.AnnounceParams{ID: id}); err != nil {
 				t.Fatal(err)
 			}
 		}

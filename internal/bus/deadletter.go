@@ -31,7 +31,7 @@ var ErrExpired = errors.New("this dead letter has expired")
 
 // DeadLetters lists dead letters of all instances, the oldest of each first, and how many there are in total.
 func (b *Bus) DeadLetters(ctx context.Context, limit int) (list []DeadLetter, total int, err error) {
-	instances, err := b.store.Instances(ctx)
+	instances, err := b.store.Instances(ctx, store.InstancesParams{Inboxes: true})
 	if err != nil {
 		return nil, 0, err
 	}

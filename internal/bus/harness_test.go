@@ -171,7 +171,7 @@ func (h *harness) wantHandled(id core.InstanceID, want ...string) {
 // instanceState returns the state of an instance in the store.
 func (h *harness) instanceState(id core.InstanceID) store.Instance {
 	h.t.Helper()
-	all, err := h.Instances(h.t.Context())
+	all, err := h.Instances(h.t.Context(), store.InstancesParams{Inboxes: true})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func (r *Receiver) Run(ctx context.Context) {
 // Leave ends the presence, after Run. If nothing is left to take over it also removes the instance's inbox and name; else the
 // others find it as if it had died.
 func (r *Receiver) Leave(ctx context.Context, clean bool) error {
-	if err := r.store.Withdraw(ctx, r.cfg.Instance); err != nil || !clean {
+	if err := r.store.Announce(ctx, store.AnnounceParams{ID: r.cfg.Instance}); err != nil || !clean {
 		return err
 	}
 	return r.drainAbandoned(ctx, r.cfg.Instance, new(takeover))

@@ -25,7 +25,7 @@ func (r *Receiver) watchInstances(ctx context.Context) {
 	for {
 		if time.Since(surveyed) >= surveyInterval || r.anyAbsent(ctx, settled) {
 			began := time.Now()
-			if all, err := r.store.Instances(ctx); err == nil {
+			if all, err := r.store.Instances(ctx, store.InstancesParams{Inboxes: true}); err == nil {
 				surveyed, settled = began, r.takeOverFrom(ctx, all)
 			}
 		}
@@ -37,8 +37,10 @@ func (r *Receiver) watchInstances(ctx context.Context) {
 
 // anyAbsent reports whether an instance may be absent that is not settled. It does if the store does not answer.
 func (r *Receiver) anyAbsent(ctx context.Context, settled map[core.InstanceID]bool) bool {
-	absent, err := r.store.MaybeAbsent(ctx, r.cfg.TTL)
-	return err != nil || slices.ContainsFunc(absent, func(id core.InstanceID) bool { return !settled[id] && id != r.cfg.Instance })
+	absent, err := r.store.Instances(ctx, store.InstancesParams{SilentFor: r.cfg.TTL})
+	return err != nil || slices.ContainsFunc(absent, func(i store.Instance) bool {
+		return !i.Present && !settled[i.ID] && i.ID != r.cfg.Instance
+	})
 }
 
 // takeOverFrom begins to take over from the dead ones of all instances, and returns the absent ones that are settled.

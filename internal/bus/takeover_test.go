@@ -174,7 +174,7 @@ func TestUnhandledAbandonedMessagesDoNotBlockTakeover(t *testing.T) {
 		postRaw(t, st, "a", `{"id":"q1","kind":"fails","ttl_ms":60000,"body":"x"}`)
 		postRaw(t, st, "a", `{"id":"q2","kind":"hello","ttl_ms":60000,"body":[1]}`)
 		postRaw(t, st, "a", `{"id":"q3","kind":"hello","ttl_ms":60000,"body":"good"}`)
-		if err := st.Withdraw(t.Context(), "a"); err != nil {
+		if err := st.Announce(t.Context(), store.AnnounceParams{ID: "a"}); err != nil {
 			t.Fatal(err)
 		}
 		runReceiver(t, r)
@@ -205,7 +205,7 @@ func waitForRemovedInbox(t *testing.T, st store.Store, id core.InstanceID) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for end := time.Now().Add(waitTimeout); ; <-tick.C {
-		all, err := st.Instances(t.Context())
+		all, err := st.Instances(t.Context(), store.InstancesParams{Inboxes: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -239,7 +239,7 @@ func TestLongTakeoverKeepsLock(t *testing.T) {
 		if n := len(started); n != 1 {
 			t.Errorf("started %d times, want once", n)
 		}
-		all, err := h.Instances(t.Context())
+		all, err := h.Instances(t.Context(), store.InstancesParams{Inboxes: true})
 		if err != nil || len(all) != 2 {
 			t.Errorf("a is still listed: %+v, %v", all, err)
 		}

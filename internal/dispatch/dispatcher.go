@@ -93,6 +93,7 @@ type Store interface {
 	store.Jobs
 	store.LastNodes
 	store.Waiting
+	store.Clocks
 	store.Locks
 }
 

@@ -86,7 +86,8 @@ func (r *runner) remaining(job *core.Job) time.Duration {
 	if waitsForAudio(job) {
 		return job.Deadline.Sub(job.Retry) // the time it had left when it was suspended
 	}
-	return job.Deadline.Sub(r.store.Clock(job.ID))
+	now, _ := r.store.Clock(r.tasks.Context(), store.ClockKey{Job: job.ID}) // it is estimated, without a call
+	return job.Deadline.Sub(now)
 }
 
 // checkInterval is how often the record of a running job is read, in case another instance has received its result.

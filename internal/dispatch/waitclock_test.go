@@ -18,7 +18,7 @@ import (
 type otherClock struct {
 	store.Store
 	ahead atomic.Int64 // milliseconds
-	known atomic.Int64 // ahead, as WaitClock knows it: since the last call of Enqueue
+	known atomic.Int64 // ahead, as Clock knows it: since the last call of Enqueue
 	names sync.Map     // of the waiters that were to be added
 }
 
@@ -47,17 +47,16 @@ func (s *otherClock) Offer(ctx context.Context, pool core.PoolID, n int, classes
 	return r, err
 }
 
-func (s *otherClock) ReturnOffer(ctx context.Context, pool core.PoolID, w fairqueue.Waiter) (bool, error) {
-	return s.Store.ReturnOffer(ctx, pool, s.translated(w))
+func (s *otherClock) Settle(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, how fairqueue.Settlement) error {
+	return s.Store.Settle(ctx, pool, s.translated(w), how)
 }
 
-func (s *otherClock) Dequeue(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, served bool) error {
-	return s.Store.Dequeue(ctx, pool, s.translated(w), served)
-}
-
-func (s *otherClock) WaitClock(ctx context.Context, pool core.PoolID) (int64, error) {
-	now, err := s.Store.WaitClock(ctx, pool)
-	return now + s.known.Load(), err
+func (s *otherClock) Clock(ctx context.Context, key store.ClockKey) (time.Time, error) {
+	now, err := s.Store.Clock(ctx, key)
+	if key.Job == "" {
+		now = now.Add(time.Duration(s.known.Load()) * time.Millisecond)
+	}
+	return now, err
 }
 
 // queued returns the requests in the queue.
@@ -77,7 +76,7 @@ func (h *harness) queued() (list []fairqueue.Waiter) {
 func (h *harness) loseQueue() {
 	h.t.Helper()
 	for _, w := range h.queued() {
-		if err := h.mem.Dequeue(h.t.Context(), "", w, false); err != nil {
+		if err := h.mem.Settle(h.t.Context(), "", w, fairqueue.Left); err != nil {
 			h.t.Fatal(err)
 		}
 	}

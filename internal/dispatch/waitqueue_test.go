@@ -16,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
@@ -76,22 +77,21 @@ func TestTenantsShareSlots(t *testing.T) {
 // strangerIn puts a request of another instance into the queue, which never uses an offer, in the class of requests from en to zh.
 func (h *harness) strangerIn(id string, waits time.Duration) {
 	h.t.Helper()
-	now, err := h.mem.WaitClock(h.t.Context(), "")
+	clock, err := h.mem.Clock(h.t.Context(), store.ClockKey{})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	open, err := h.mem.OpenClasses(h.t.Context(), "")
+	open, err := h.mem.OpenClasses(h.t.Context(), func(core.PoolID, string) bool { return false }, "")
 	if err != nil || len(open[0]) != 1 {
 		h.t.Fatalf("open classes %v, %v; want one", open, err)
 	}
-	requirements, err := h.mem.Requirements(h.t.Context(), "", open[0])
-	if err != nil {
-		h.t.Fatal(err)
+	now := clock.UnixMilli()
+	p := fairqueue.EnqueueParams{
+		Waiter: fairqueue.Waiter{ID: id, Instance: "i-other", Since: now, Deadline: now + waits.Milliseconds()}, Weight: 100, MaxWaiting: 10,
 	}
-	if _, err := h.mem.Enqueue(h.t.Context(), "", fairqueue.EnqueueParams{
-		Waiter:       fairqueue.Waiter{ID: id, Class: open[0][0], Instance: "i-other", Since: now, Deadline: now + waits.Milliseconds()},
-		Requirements: requirements[0], Weight: 100, MaxWaiting: 10,
-	}); err != nil {
+	for p.Class, p.Requirements = range open[0] {
+	}
+	if _, err := h.mem.Enqueue(h.t.Context(), "", p); err != nil {
 		h.t.Fatal(err)
 	}
 }

@@ -32,7 +32,6 @@ const (
 type MarkStore interface {
 	Mark(ctx context.Context, m store.Mark) error
 	Allow(ctx context.Context, p store.AllowParams) (bool, error)
-	Debounce(ctx context.Context, key string, window time.Duration) (bool, error)
 }
 
 // Refresher refreshes what is known about a service. It never waits.
@@ -184,7 +183,8 @@ func (w *UnavailableWorker) mark(ctx context.Context, r report) {
 	}
 	o.Metrics.NAMarked.Inc(string(r.Node))
 	o.Fleet.Mark(m)
-	first, err := o.Store.Debounce(ctx, "model_na:"+serviceName(r.Service, r.Version), o.Debounce)
+	reaction := "model_na_reaction:" + serviceName(r.Service, r.Version)
+	first, err := o.Store.Allow(ctx, store.AllowParams{Key: reaction, Limit: 1, Window: o.Debounce})
 	if err != nil {
 		w.storeFailed("debounce", r, err)
 		return

@@ -52,7 +52,8 @@ func (r *Registry) recordLoss(ctx context.Context, id core.NodeID) {
 	if r.fleet.SilentAtStart(id) || declared != nil && declared.Health == core.HealthOffline {
 		return
 	}
-	if first, err := r.store.Debounce(ctx, "silent:"+string(id), r.cfg.Presence); err == nil && first {
+	once := store.AllowParams{Key: "silent:" + string(id), Limit: 1, Window: r.cfg.Presence}
+	if first, err := r.store.Allow(ctx, once); err == nil && first {
 		r.cfg.Events.Record(store.Event{Kind: store.EventNodeLost, Node: id, Tenant: r.fleet.TenantOf(id), Detail: "silent"})
 	}
 }

@@ -38,16 +38,10 @@ func (s *Scheduler) describe() bus.About {
 
 // fence returns the function that says until when this instance may grant slots; nil if its store is not shared.
 func (s *Scheduler) fence() func() time.Time {
-	if !s.sharesStore() {
+	if !s.Store.Shared() {
 		return nil
 	}
 	return s.Bus.Fence
-}
-
-// sharesStore reports whether other instances may use the same store.
-func (s *Scheduler) sharesStore() bool {
-	_, shared, err := s.cfg.RedisAddress()
-	return err == nil && shared
 }
 
 // hasPeers reports whether another instance is present to take over from this one.

@@ -177,6 +177,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
 	})
 	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
+	inspector, _ := s.Store.(store.Inspector) // nil: memory has no servers
 	s.Server = server.New(server.Options{
 		Auth: s.credentials.auth, Access: server.Access{
 			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: cfg.Auth.LoginSeconds.Duration(),
@@ -189,7 +190,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store,
 		Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series,
 			NodeTable: stats.NewNodeTable(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()),
-			Pools:     pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: s.Store},
+			Pools:     pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: inspector},
 		QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
 		StoreHealth: &s.storeHealth, Partial: s.Fleet.Partial,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
@@ -208,7 +209,7 @@ func (s *Scheduler) newDispatcher(instance core.InstanceID, picker *pick.Picker,
 	cfg := dispatchConfig(&s.cfg.Scheduler, instance)
 	cfg.Observer, cfg.Ring, cfg.Tracer, cfg.Tenants = s.stats.counter, stats.NewJobRing(), s.tracer, s.tenants
 	cfg.MissedACKs, cfg.Events, cfg.StoreReachable = s.nodeConns.MissedACKs, s.events, s.storeHealth.Reachable
-	cfg.HasAudio, cfg.Fence, cfg.Shared = s.Audio.Has, s.fence(), s.sharesStore()
+	cfg.HasAudio, cfg.Fence, cfg.Shared = s.Audio.Has, s.fence(), s.Store.Shared()
 	cfg.Bus = s.Bus
 	return dispatch.New(cfg, s.Store, s.Fleet, picker, s.nodeConns, outcomes, s.Metrics, s.log)
 }
@@ -218,7 +219,7 @@ func (s *Scheduler) warnOfUnsetKeys() {
 	if s.credentials.auth.Keyring().Empty() {
 		return
 	}
-	if s.sharesStore() && len(s.cfg.Auth.ClusterSecrets) == 0 {
+	if s.Store.Shared() && len(s.cfg.Auth.ClusterSecrets) == 0 {
 		s.log.Warn("auth.cluster_secret is not set: other instances are not asked for the jobs that ended there, and lists of jobs are " +
 			"partial; set the same secret on all instances")
 	}
@@ -253,7 +254,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	loops, stopLoops := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopLoops()
 	var loopsEnded sync.WaitGroup
-	if s.sharesStore() { // from the announcement on others may take this instance for dead
+	if s.Store.Shared() { // from the announcement on others may take this instance for dead
 		detector := suspensionDetector{ttl: s.cfg.Scheduler.Phase2.HeartbeatTTLSeconds.Duration(), now: time.Now}
 		began := time.Now()
 		loopsEnded.Go(func() { detector.watch(loops, began, s.logSuspension) })
@@ -264,7 +265,7 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 		return errors.Join(fmt.Errorf("cannot announce this instance: %w", err), l.Close(), s.Store.Close())
 	}
 	s.running = loops
-	s.Fleet.SetPartial(s.sharesStore()) // a shared store may have nodes: until the follower has read them this instance is not ready
+	s.Fleet.SetPartial(s.Store.Shared()) // a shared store may have nodes: until the follower has read them this instance is not ready
 	loopsEnded.Go(func() {
 		telemetry.NewLockWaits(&s.Metrics.Locks, s.cfg.Scheduler.Observability.LockWaitWarnMS.Duration(), s.log).Run(loops)
 	})

@@ -34,7 +34,7 @@ type statistics struct {
 // newStats makes the statistics of an instance.
 func (s *Scheduler) newStats(c *config.Scheduler, instance core.InstanceID) *statistics {
 	interval, kind := c.Stats.IntervalSeconds.Duration(), "memory"
-	if s.sharesStore() {
+	if s.Store.Shared() {
 		kind = "redis"
 	}
 	st := &statistics{counter: stats.NewCounter(instance, s.Store, interval, s.log), series: stats.NewNodeSeries(s.Fleet),

@@ -8,6 +8,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
 )
 
@@ -24,7 +25,10 @@ func (s *Scheduler) newTracer(c *config.Tracing, instance core.InstanceID) (*tra
 		URL: c.Endpoint, Header: c.TokenHeader, Token: c.Token, SampleRatio: c.SampleRatio, Timeout: c.TimeoutMS.Duration(),
 		Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: secure, ForceAttemptHTTP2: true},
 		Instance:  instance, Version: s.version,
-		Clock:    func(id core.JobID) time.Time { return s.Store.Clock(id) }, // the store is not open yet
+		Clock: func(id core.JobID) time.Time { // the store is not open yet
+			now, _ := s.Store.Clock(context.Background(), store.ClockKey{Job: id}) //nolint:forbidigo // it is estimated, without a call
+			return now
+		},
 		Exported: s.Metrics.SpansExported, Dropped: s.Metrics.SpansDropped, Log: s.log,
 	}), nil
 }

@@ -100,7 +100,7 @@ func TestReplayFailureHasReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead := awaitDeadLetters(ts, 1)[0].ID
-	if err := ts.scheduler.Store.Withdraw(t.Context(), self); err != nil {
+	if err := ts.scheduler.Store.Announce(t.Context(), store.AnnounceParams{ID: self}); err != nil {
 		t.Fatal(err)
 	}
 	var out wire.DeadLettersResponse

@@ -108,7 +108,7 @@ type Figures struct {
 	Pools *pools.Reader
 	// Tenants has the limits of tenants, and counts what they use.
 	Tenants *tenants.Gate
-	// Store is the shared store.
+	// Store describes the servers of the shared store; nil: there is none.
 	Store store.Inspector
 }
 

@@ -24,7 +24,7 @@ const (
 // storeHandlers describe the shared store.
 type storeHandlers struct {
 	responder
-	store   store.Inspector
+	store   store.Inspector // nil: the state is in the memory of the process
 	calls   *telemetry.StoreCalls
 	problem func(context.Context) string // why this instance cannot use it; empty: it can
 	work    *run.Group                   // inspections
@@ -55,18 +55,19 @@ func (h *storeHandlers) show(r *http.Request) (any, error) {
 	for name := range r.URL.Query() {
 		return nil, wire.Invalid(wire.Quote(name), "is not known; there are no parameters")
 	}
-	last := h.inspected(r.Context())
-	if last == nil {
-		return nil, store.Unavailable()
+	out := &wire.StoreStatus{Kind: "memory"}
+	if h.store != nil {
+		last := h.inspected(r.Context())
+		if last == nil {
+			return nil, store.Unavailable()
+		}
+		out.Kind, out.Mode, out.CheckedMS = "redis", last.Mode, last.at.UnixMilli()
+		for i := range last.Servers {
+			out.Servers = append(out.Servers, viewServer(&last.Servers[i]))
+		}
 	}
-	out := &wire.StoreStatus{Kind: last.Kind, Mode: last.Mode, Problem: h.problem(r.Context())}
+	out.Problem = h.problem(r.Context())
 	out.Reachable, out.GeneratedMS = out.Problem == "", time.Now().UnixMilli()
-	if len(last.Servers) > 0 {
-		out.CheckedMS = last.at.UnixMilli()
-	}
-	for i := range last.Servers {
-		out.Servers = append(out.Servers, viewServer(&last.Servers[i]))
-	}
 	if calls := h.calls.LastMinute(); calls.Calls > 0 {
 		out.Latency = &wire.StoreLatency{P50MS: millis(calls.P50), P99MS: millis(calls.P99), MaxMS: millis(calls.Max),
 			Calls: int64(calls.Calls)}

@@ -5,13 +5,10 @@ import (
 	"time"
 )
 
-// Board holds short-lived facts that instances share: debounces, rate limits and locks.
+// Board holds short-lived facts that instances share: rate limits and locks.
 type Board interface {
-	// Debounce reports true for the first call of a key, and false for every other until the window of the first has passed. Each
-	// call counts: it is not idempotent.
-	Debounce(ctx context.Context, key string, window time.Duration) (bool, error)
 	// Allow counts one use of a key and reports whether it is within the limit. The first use opens a window, and the first one
-	// after its end opens the next. Each call counts: it is not idempotent.
+	// after its end opens the next; with a limit of 1 it is true once in each window. Each call counts: it is not idempotent.
 	Allow(ctx context.Context, p AllowParams) (bool, error)
 	Locks
 }

@@ -5,8 +5,8 @@
 //
 // Three rules hold for every method:
 //
-//   - It is idempotent. A caller that lost a reply repeats the call, and there is no second effect. The exceptions, Debounce,
-//     Allow and Post, say so.
+//   - It is idempotent. A caller that lost a reply repeats the call, and there is no second effect. The exceptions, Allow
+//     and Post, say so.
 //   - It is never late. A write whose context has a deadline takes effect before that deadline or not at all, also when it
 //     waited in a queue on the way.
 //   - Expiry is judged by the store's clock. Callers pass durations, never times of their own clock.

@@ -5,10 +5,9 @@ import (
 	"time"
 )
 
-// Inspection describes the servers of a store, for people who operate it. It has no credentials.
+// Inspection describes the servers of a shared store, for people who operate it. It has no credentials.
 type Inspection struct {
-	Kind    string // memory or redis
-	Mode    string // standalone, sentinel or cluster; empty: there are no servers
+	Mode    string // standalone, sentinel or cluster
 	Servers []Server
 }
 
@@ -27,7 +26,7 @@ type Server struct {
 	Clients   int
 }
 
-// Inspector describes the servers of a store.
+// Inspector describes the servers of a shared store.
 type Inspector interface {
 	// Inspect asks every server. One that does not answer is listed as not healthy.
 	Inspect(ctx context.Context) Inspection

@@ -21,8 +21,6 @@ type Jobs interface {
 	Apply(ctx context.Context, p ApplyParams) (Applied, error)
 	// Get returns a record, ErrNoJob if there is none.
 	Get(ctx context.Context, id core.JobID) (*core.Job, error)
-	// Clock estimates the current time of the clock by which the times in the record are set. It makes no call to the store.
-	Clock(id core.JobID) time.Time
 	// List returns records, the newest first: unfinished ones that a node's lease set contains, and of the ended ones at least those
 	// that ended through this instance.
 	List(ctx context.Context, p ListParams) ([]*core.Job, error)

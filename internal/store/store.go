@@ -50,9 +50,11 @@ type Store interface {
 	Stats
 	Settings
 	Waiting
+	Clocks
 	Tenants
-	Inspector
 
+	// Shared reports whether other instances may use the same store.
+	Shared() bool
 	// Ping returns nil if the store would accept a write now.
 	Ping(ctx context.Context) error
 	// Close releases the resources of the store. No other method may be called after it.

@@ -93,10 +93,11 @@ func newCrowdedQueue(tb testing.TB, st Store, nodes, classes int) *Queue {
 func enqueueVaried(tb testing.TB, q *Queue, i int) fairqueue.Waiter {
 	tb.Helper()
 	class, _ := newWaitClass(q.options.Fleet, variedSpec(i), nil)
-	now, err := q.store.WaitClock(tb.Context(), "")
+	clock, err := q.store.Clock(tb.Context(), store.ClockKey{})
 	if err != nil {
 		tb.Fatal(err)
 	}
+	now := clock.UnixMilli()
 	w := fairqueue.Waiter{ID: fmt.Sprint("w", i), Class: class.id, Instance: "i", Since: now, Deadline: now + time.Hour.Milliseconds()}
 	if _, err := q.store.Enqueue(tb.Context(), "",
 		fairqueue.EnqueueParams{Waiter: w, Requirements: class.requirements, Weight: 100, Repeat: true}); err != nil {
@@ -184,7 +185,7 @@ func TestFiltersAreMadeOnce(t *testing.T) {
 	if got := refreshed(); got == first || len(got.classes) != 5 {
 		t.Errorf("filters of %d classes, want 5", len(got.classes))
 	}
-	if err := q.store.Dequeue(t.Context(), "", left, false); err != nil {
+	if err := q.store.Settle(t.Context(), "", left, fairqueue.Left); err != nil {
 		t.Fatal(err)
 	}
 	got := slices.Sorted(slices.Values(refreshed().classes))

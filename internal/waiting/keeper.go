@@ -10,6 +10,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
@@ -177,7 +178,7 @@ func (k *keeper) repeat(ctx context.Context, w *waiter) error {
 	}
 	_, err := k.enqueue(ctx, w, true)
 	if err == nil && len(k.waiters.still([]*waiter{w})) == 0 { // it has left meanwhile, perhaps before it was put there
-		err = k.store.Dequeue(ctx, w.pool, *w.queued.Load(), false)
+		err = k.store.Settle(ctx, w.pool, *w.queued.Load(), fairqueue.Left)
 	}
 	if err != nil {
 		k.store.RecordError("enqueue", err)
@@ -200,9 +201,9 @@ func (k *keeper) enqueue(ctx context.Context, w *waiter, repeat bool) (fairqueue
 
 // readClock sets the times of a waiter by the clock of the store.
 func (k *keeper) readClock(ctx context.Context, w *waiter) error {
-	now, err := k.store.WaitClock(ctx, w.pool)
+	now, err := k.store.Clock(ctx, store.ClockKey{Pool: w.pool})
 	if err == nil {
-		w.setClock(now, k.instance)
+		w.setClock(now.UnixMilli(), k.instance)
 	}
 	return err
 }

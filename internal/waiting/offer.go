@@ -145,7 +145,7 @@ func (o *offerer) receive(offer Offer) {
 	}
 	o.metrics.Offers.WithLabelValues(telemetry.OfferUnwanted).Inc()
 	o.tasks.Go(func(ctx context.Context) {
-		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
+		if err := o.store.Settle(ctx, offer.Pool, offer.Waiter, fairqueue.Left); err != nil {
 			o.store.RecordError("dequeue", err)
 		}
 		o.offerAgain(offer.Node)

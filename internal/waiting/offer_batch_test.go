@@ -59,10 +59,11 @@ func offerCrowd(t *testing.T, nodes, classes, perClass int, pools *core.Pools, b
 	q.options.Fleet.SetPools(pools)
 	q.offers.sends.bus = counter
 	q.offers.keep = func() {}
-	now, err := counter.WaitClock(t.Context(), "")
+	clock, err := counter.Clock(t.Context(), store.ClockKey{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	now := clock.UnixMilli()
 	for i := range classes * perClass {
 		spec := variedSpec(480 + i%classes) // a direction, and nothing else is required
 		pool := core.PoolID("")

@@ -2,6 +2,7 @@ package waiting
 
 import (
 	"context"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -56,47 +57,38 @@ func newOpenClasses(st *client, fl *fleet.Fleet, pk *pick.Picker, tasks *run.Gro
 // refresh reads which classes are open in pools.
 func (c *openClasses) refresh(ctx context.Context, pools ...core.PoolID) error {
 	read := time.Now()
-	open, err := c.store.OpenClasses(ctx, pools...)
+	copies := make([]openPool, len(pools))
+	for i, pool := range pools {
+		copies[i] = c.copyOf(pool)
+	}
+	known := func(pool core.PoolID, class string) bool {
+		return copies[slices.Index(pools, pool)].classes[class] != nil
+	}
+	open, err := c.store.OpenClasses(ctx, known, pools...)
 	if err != nil {
 		c.store.RecordError("open_classes", err)
 		return err
 	}
 	for i, pool := range pools {
-		if err := c.update(ctx, pool, open[i], read); err != nil {
-			return err
-		}
+		c.update(pool, copies[i], open[i], read)
 	}
 	return nil
 }
 
-// update replaces the copy for one pool. Requirements that are not known are read.
-func (c *openClasses) update(ctx context.Context, pool core.PoolID, ids []string, read time.Time) error {
-	if len(ids) == 0 {
+// update replaces the copy for one pool by the classes that are open, with the requirements of those that the copy does not have.
+func (c *openClasses) update(pool core.PoolID, copied openPool, open map[string]string, read time.Time) {
+	if len(open) == 0 {
 		c.set(pool, &openPool{read: read})
-		return nil
+		return
 	}
-	copied := c.copyOf(pool)
 	known := copied.classes
-	classes := make(map[string]*waitClass, len(ids))
+	classes := make(map[string]*waitClass, len(open))
 	added := false
-	var unknown []string
-	for _, id := range ids {
+	for id, requirements := range open {
 		if class := known[id]; class != nil {
 			classes[id] = class
-		} else {
-			unknown = append(unknown, id)
-		}
-	}
-	if len(unknown) > 0 {
-		requirements, err := c.store.Requirements(ctx, pool, unknown)
-		if err != nil {
-			c.store.RecordError("open_classes", err)
-			return err
-		}
-		for i, text := range requirements {
-			if class := parseWaitClass(unknown[i], text); class != nil {
-				classes[unknown[i]], added = class, true
-			}
+		} else if class := parseWaitClass(id, requirements); class != nil {
+			classes[id], added = class, true
 		}
 	}
 	if added || len(classes) != len(known) {
@@ -104,7 +96,6 @@ func (c *openClasses) update(ctx context.Context, pool core.PoolID, ids []string
 	}
 	copied.read = read
 	c.set(pool, &copied)
-	return nil
 }
 
 // set replaces the copy for one pool, unless the present one was read later.

@@ -17,15 +17,15 @@ import (
 type heldReads struct {
 	Store
 	mu   sync.Mutex
-	hold string          // OpenClasses or Requirements
+	hold bool
 	held []chan struct{} // one for each call, in their order
 }
 
 // wait holds a reply back.
-func (s *heldReads) wait(kind string) {
+func (s *heldReads) wait() {
 	s.mu.Lock()
 	held := make(chan struct{})
-	if s.hold == kind {
+	if s.hold {
 		s.held = append(s.held, held)
 	} else {
 		close(held)
@@ -34,16 +34,12 @@ func (s *heldReads) wait(kind string) {
 	<-held
 }
 
-func (s *heldReads) OpenClasses(ctx context.Context, pools ...core.PoolID) ([][]string, error) {
-	open, err := s.Store.OpenClasses(ctx, pools...)
-	s.wait("OpenClasses")
+func (s *heldReads) OpenClasses(
+	ctx context.Context, known func(pool core.PoolID, class string) bool, pools ...core.PoolID,
+) ([]map[string]string, error) {
+	open, err := s.Store.OpenClasses(ctx, known, pools...)
+	s.wait()
 	return open, err
-}
-
-func (s *heldReads) Requirements(ctx context.Context, pool core.PoolID, classes []string) ([]string, error) {
-	requirements, err := s.Store.Requirements(ctx, pool, classes)
-	s.wait("Requirements")
-	return requirements, err
 }
 
 // calls returns how many replies were held back so far.
@@ -61,13 +57,13 @@ func (s *heldReads) release(i int) {
 }
 
 // runHeldReads runs a test with a copy of one open class that is older than maxOpenAge.
-func runHeldReads(t *testing.T, hold string, fn func(q *Queue, st *heldReads, isOpen func(class int) <-chan bool)) {
+func runHeldReads(t *testing.T, fn func(q *Queue, st *heldReads, isOpen func(class int) <-chan bool)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		st := &heldReads{Store: memstore.New(store.Timing{Presence: time.Hour})}
 		q := newCrowdedQueue(t, st, 1, 1)
 		time.Sleep(maxOpenAge)
-		st.hold = hold
+		st.hold = true
 		fn(q, st, func(class int) <-chan bool {
 			answer := make(chan bool, 1)
 			go func() {
@@ -84,7 +80,7 @@ func runHeldReads(t *testing.T, hold string, fn func(q *Queue, st *heldReads, is
 // TestCallersShareARead: requests that ask at the same time which classes are open share one read of the store.
 func TestCallersShareARead(t *testing.T) {
 	t.Parallel()
-	runHeldReads(t, "OpenClasses", func(_ *Queue, st *heldReads, isOpen func(int) <-chan bool) {
+	runHeldReads(t, func(_ *Queue, st *heldReads, isOpen func(int) <-chan bool) {
 		var answers []<-chan bool
 		for range 20 {
 			answers = append(answers, isOpen(0))
@@ -108,7 +104,7 @@ func TestCallersShareARead(t *testing.T) {
 // share the later read, also after the earlier one has ended.
 func TestLateCallerReadsAgain(t *testing.T) {
 	t.Parallel()
-	runHeldReads(t, "OpenClasses", func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
+	runHeldReads(t, func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
 		early := isOpen(0)
 		enqueueVaried(t, q, 1)
 		time.Sleep(maxOpenAge)
@@ -136,7 +132,7 @@ func TestLateCallerReadsAgain(t *testing.T) {
 // TestEarlierReadEndsLater: what an earlier read found does not replace what a later one has found.
 func TestEarlierReadEndsLater(t *testing.T) {
 	t.Parallel()
-	runHeldReads(t, "OpenClasses", func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
+	runHeldReads(t, func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
 		early := isOpen(0)
 		enqueueVaried(t, q, 1)
 		time.Sleep(maxOpenAge)
@@ -155,20 +151,22 @@ func TestEarlierReadEndsLater(t *testing.T) {
 // TestEarlierReadEndsWhenNobodyWaits: the same holds if the later one has found that nobody waits.
 func TestEarlierReadEndsWhenNobodyWaits(t *testing.T) {
 	t.Parallel()
-	runHeldReads(t, "Requirements", func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
+	runHeldReads(t, func(q *Queue, st *heldReads, isOpen func(int) <-chan bool) {
 		enqueueVaried(t, q, 1)
-		early := isOpen(0) // it knows both classes, and not yet what the second requires
+		early := isOpen(0) // the store has answered that both classes are open
 		v, err := q.store.ViewQueue(t.Context(), "", fairqueue.ViewParams{Flows: 2, Waiters: 1})
 		if err != nil || len(v.Flows) != 2 {
 			t.Fatal(v, err)
 		}
 		for _, f := range v.Flows {
-			if err := q.store.Dequeue(t.Context(), "", f.Waiters[0], false); err != nil {
+			if err := q.store.Settle(t.Context(), "", f.Waiters[0], fairqueue.Left); err != nil {
 				t.Fatal(err)
 			}
 		}
 		time.Sleep(maxOpenAge)
-		if <-isOpen(0) || q.open.any.Load() {
+		late := isOpen(0)
+		st.release(1)
+		if <-late || q.open.any.Load() {
 			t.Error("the later read did not find that nobody waits")
 		}
 		st.release(0)

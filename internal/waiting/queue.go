@@ -48,6 +48,8 @@ const DefaultMaxWaiting = 10_000
 type Store interface {
 	store.Waiting
 	store.Locks
+	// Clock returns the time of the clock of a queue.
+	Clock(ctx context.Context, key store.ClockKey) (time.Time, error)
 	// Probe reads how full nodes are.
 	Probe(ctx context.Context, nodes []core.NodeID, into []store.Occupancy) error
 }

@@ -90,7 +90,7 @@ func (o *offerer) handleUnsent(ctx context.Context, offer Offer, err error) {
 	case errors.Is(err, bus.ErrAbsent):
 		// The request is taken out of the queue: it would be the next one again. If the instance is alive after all, it puts it there again
 		// with its next heartbeat.
-		if err := o.store.Dequeue(ctx, offer.Pool, offer.Waiter, false); err != nil {
+		if err := o.store.Settle(ctx, offer.Pool, offer.Waiter, fairqueue.Left); err != nil {
 			o.store.RecordError("dequeue", err)
 			o.recheckNode(offer.Pool, offer.Node)
 			return

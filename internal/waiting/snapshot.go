@@ -131,7 +131,7 @@ func (s *snapshots) pools() []core.PoolID {
 // read reads the queues in which somebody waits, with up to so many waiters of each flow.
 func (s *snapshots) read(ctx context.Context, waiters int) ([]*queueSnapshot, error) {
 	pools := s.pools()
-	open, err := s.store.OpenClasses(ctx, pools...)
+	open, err := s.store.OpenClasses(ctx, nil, pools...)
 	if err != nil {
 		s.store.RecordError("view_queue", err)
 		return nil, err

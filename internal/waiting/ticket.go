@@ -185,7 +185,7 @@ func (t *Ticket) takeBack(ctx context.Context) {
 	node, w := t.offered, t.waiter
 	t.offered = ""
 	t.queue.options.Metrics.Offers.WithLabelValues(telemetry.OfferReturned).Inc()
-	if _, err := t.queue.store.ReturnOffer(ctx, w.pool, *w.queued.Load()); err != nil && ctx.Err() == nil {
+	if err := t.queue.store.Settle(ctx, w.pool, *w.queued.Load(), fairqueue.Returned); err != nil && ctx.Err() == nil {
 		t.queue.store.RecordError("return_offer", err) // it lapses
 	}
 	t.queue.offers.recheckNode(w.pool, node)
@@ -205,7 +205,7 @@ func (t *Ticket) Served() {
 	q.passUnused(w)
 	q.options.Metrics.Offers.WithLabelValues(telemetry.OfferUsed).Inc()
 	q.observe(w, telemetry.WaitServed)
-	q.dequeue(w, true)
+	q.dequeue(w, fairqueue.Served)
 }
 
 // Leave takes the request out of the queue because it does not wait for a slot any more. An offer that it has not used goes to the next
@@ -244,7 +244,7 @@ func (q *Queue) leave(w *waiter) bool {
 		return false
 	}
 	q.passUnused(w)
-	q.dequeue(w, false)
+	q.dequeue(w, fairqueue.Left)
 	return true
 }
 
@@ -263,13 +263,13 @@ func (q *Queue) observe(w *waiter, outcome string) {
 }
 
 // dequeue takes a waiter out of its queue, in the background. It is retried until the waiter would have expired.
-func (q *Queue) dequeue(w *waiter, served bool) {
+func (q *Queue) dequeue(w *waiter, how fairqueue.Settlement) {
 	q.tasks.Go(func(ctx context.Context) {
 		q.store.Retry(ctx, func() error {
 			queued := *w.queued.Load()
-			now, err := q.store.WaitClock(ctx, w.pool)
-			if err == nil && now < queued.Deadline+fairqueue.SilenceMS {
-				err = q.store.Dequeue(ctx, w.pool, queued, served)
+			now, err := q.store.Clock(ctx, store.ClockKey{Pool: w.pool})
+			if err == nil && now.UnixMilli() < queued.Deadline+fairqueue.SilenceMS {
+				err = q.store.Settle(ctx, w.pool, queued, how)
 			}
 			return err
 		})

@@ -12,12 +12,12 @@ import (
 
 // boardBehaviours is the specification of Board.
 var boardBehaviours = []behaviour{
-	{"a debounce is true once per window", testDebounce},
+	{"a rate of one allows one of concurrent uses in each window", testAllowOnce},
 	{"a rate allows its limit in each window", testAllow},
 	{"a lock has one holder, and its fence grows with every change of holder", testLock},
 }
 
-func testDebounce(t *testing.T, h *Harness) {
+func testAllowOnce(t *testing.T, h *Harness) {
 	for range 2 {
 		repeatWhileSlow(t, func(core.NodeID) (inTime bool) {
 			var first atomic.Int32
@@ -25,7 +25,7 @@ func testDebounce(t *testing.T, h *Harness) {
 			began := time.Now()
 			for range 16 {
 				wg.Go(func() {
-					ok, err := h.Store.Debounce(t.Context(), "asr@1", h.Timing.Presence)
+					ok, err := h.Store.Allow(t.Context(), store.AllowParams{Key: "asr@1", Limit: 1, Window: h.Timing.Presence})
 					if err != nil {
 						t.Error(err)
 					}

@@ -253,10 +253,11 @@ func testSettingFields(t *testing.T, h *Harness) {
 }
 
 func testWaiterFields(t *testing.T, h *Harness) {
-	clock, err := h.Store.WaitClock(t.Context(), "")
+	now, err := h.Store.Clock(t.Context(), store.ClockKey{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	clock := now.UnixMilli()
 	pools := 0
 	Fields[fairqueue.Waiter]{
 		Base:   fairqueue.Waiter{ID: "w", Class: "c", Instance: "i", Since: clock, Deadline: clock + time.Minute.Milliseconds()},

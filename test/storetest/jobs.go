@@ -273,7 +273,11 @@ func testRecordClock(t *testing.T, h *Harness) {
 	began := time.Now()
 	created := h.create(t, h.jobParams("job-1", "node-a", "t.1"))
 	h.Wait(h.Timing.ReservedTTL)
-	elapsed := h.Store.Clock("job-1").Sub(created.Updated)
+	now, err := h.Store.Clock(t.Context(), store.ClockKey{Job: "job-1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	elapsed := now.Sub(created.Updated)
 	if most := time.Since(began) + h.Slack; elapsed < h.Timing.ReservedTTL-h.Slack || elapsed > most {
 		t.Errorf("%v have passed on the record's clock, want between %v and %v", elapsed, h.Timing.ReservedTTL, most)
 	}

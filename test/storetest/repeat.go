@@ -9,7 +9,7 @@ import (
 )
 
 // RepeatingStore repeats every write, as a caller does that lost the first reply. A store that passes the suite through it is
-// idempotent. Debounce, Allow, Post, AppendEvents and AppendAudit count each call, and are not
+// idempotent. Allow, Post, AppendEvents and AppendAudit count each call, and are not
 // repeated; neither is Offer, whose offers are taken back if their reply is lost.
 type RepeatingStore struct{ store.Store }
 
@@ -210,14 +210,6 @@ func (r RepeatingStore) Announce(ctx context.Context, p store.AnnounceParams) er
 	return r.Store.Announce(ctx, p)
 }
 
-// Withdraw implements store.Instances.
-func (r RepeatingStore) Withdraw(ctx context.Context, id core.InstanceID) error {
-	if err := r.Store.Withdraw(ctx, id); err != nil {
-		return err
-	}
-	return r.Store.Withdraw(ctx, id)
-}
-
 // Acknowledge implements store.Inboxes.
 func (r RepeatingStore) Acknowledge(ctx context.Context, inbox core.InstanceID, ids ...string) error {
 	if err := r.Store.Acknowledge(ctx, inbox, ids...); err != nil {
@@ -280,20 +272,12 @@ func (r RepeatingStore) Enqueue(ctx context.Context, pool core.PoolID, p fairque
 	return first, nil
 }
 
-// ReturnOffer implements store.Waiting.
-func (r RepeatingStore) ReturnOffer(ctx context.Context, pool core.PoolID, w fairqueue.Waiter) (bool, error) {
-	if there, err := r.Store.ReturnOffer(ctx, pool, w); err != nil {
-		return there, err
-	}
-	return r.Store.ReturnOffer(ctx, pool, w)
-}
-
-// Dequeue implements store.Waiting.
-func (r RepeatingStore) Dequeue(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, served bool) error {
-	if err := r.Store.Dequeue(ctx, pool, w, served); err != nil {
+// Settle implements store.Waiting.
+func (r RepeatingStore) Settle(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, how fairqueue.Settlement) error {
+	if err := r.Store.Settle(ctx, pool, w, how); err != nil {
 		return err
 	}
-	return r.Store.Dequeue(ctx, pool, w, served)
+	return r.Store.Settle(ctx, pool, w, how)
 }
 
 // Beat implements store.Waiting. Only one of two beats reports that offers were taken back.

@@ -54,7 +54,6 @@ func Exercise(t *testing.T, backend Backend) {
 		{"Settings", settingBehaviours},
 		{"Waiting", waitingBehaviours},
 		{"Tenants", tenantBehaviours},
-		{"Inspector", inspectBehaviours},
 		{"Fields", fieldBehaviours},
 		{"Crashes", crashBehaviours},
 	}

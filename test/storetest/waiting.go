@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
@@ -65,10 +66,11 @@ func (h queueHarness) pass(d time.Duration) {
 // waiter is a waiter of an instance that waits for a minute.
 func (h queueHarness) waiter(t *testing.T, id, class, tenant string) fairqueue.Waiter {
 	t.Helper()
-	now, err := h.Store.WaitClock(t.Context(), "")
+	clock, err := h.Store.Clock(t.Context(), store.ClockKey{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	now := clock.UnixMilli()
 	if h.now != nil {
 		now = *h.now
 	}
@@ -110,10 +112,10 @@ func (h queueHarness) offer(t *testing.T, n int, classes ...string) []fairqueue.
 	return waiters
 }
 
-func (h queueHarness) dequeue(t *testing.T, w fairqueue.Waiter, served bool) {
+func (h queueHarness) settle(t *testing.T, w fairqueue.Waiter, how fairqueue.Settlement) {
 	t.Helper()
-	if err := h.Store.Dequeue(t.Context(), "", w, served); err != nil {
-		t.Fatalf("dequeue %s: %v", w.ID, err)
+	if err := h.Store.Settle(t.Context(), "", w, how); err != nil {
+		t.Fatalf("settle %s: %v", w.ID, err)
 	}
 }
 
@@ -140,8 +142,8 @@ func testEarliestDeadlineFirst(t *testing.T, h queueHarness) {
 	middle.Deadline -= 1000
 	h.enqueue(t, late, early, middle)
 	h.wantOffered(t, 2, "x", early, middle)
-	h.dequeue(t, early, true)
-	h.dequeue(t, middle, true)
+	h.settle(t, early, fairqueue.Served)
+	h.settle(t, middle, fairqueue.Served)
 	h.wantOffered(t, 2, "x", late)
 }
 
@@ -164,7 +166,7 @@ func testOfferedClasses(t *testing.T, h queueHarness) {
 	h.enqueue(t, x, y)
 	h.wantOffered(t, 5, "z")
 	h.wantOffered(t, 5, "y", y)
-	h.dequeue(t, y, true)
+	h.settle(t, y, fairqueue.Served)
 	if got := h.offer(t, 5, "x", "y", "z"); len(got) != 1 || got[0] != x {
 		t.Errorf("offered %+v, want job-1", got)
 	}
@@ -176,7 +178,7 @@ func testEnqueueRepeated(t *testing.T, h queueHarness) {
 	if got := h.beat(t, "i-1").Waiters; got != 1 {
 		t.Errorf("the instance has %d waiters, want 1", got)
 	}
-	h.dequeue(t, w, false)
+	h.settle(t, w, fairqueue.Left)
 	w = h.waiter(t, "job-2", "x", "a")
 	h.enqueue(t, w)
 	h.wantOffered(t, 5, "x", w)
@@ -238,7 +240,7 @@ func testCannotBeMet(t *testing.T, h queueHarness) {
 		h.pass(interval)
 		h.beat(t, "i-1")
 		for _, w := range h.offer(t, 1, "x") {
-			h.dequeue(t, w, true)
+			h.settle(t, w, fairqueue.Served)
 		}
 	}
 	hasty := h.waiter(t, "job-99", "x", "b") // it has its turn soon
@@ -283,28 +285,26 @@ func testOfferReturned(t *testing.T, h queueHarness) {
 	second.Deadline++
 	h.enqueue(t, first, second)
 	h.wantOffered(t, 1, "x", first)
-	if there, err := h.Store.ReturnOffer(t.Context(), "", first); err != nil || !there {
-		t.Errorf("return: %v, %v", there, err)
-	}
+	h.settle(t, first, fairqueue.Returned)
 	h.wantOffered(t, 2, "x", first, second)
-	h.dequeue(t, first, true)
-	if there, err := h.Store.ReturnOffer(t.Context(), "", first); err != nil || there {
-		t.Errorf("return of a waiter that was served: %v, %v", there, err)
-	}
+	h.settle(t, first, fairqueue.Served)
+	h.settle(t, first, fairqueue.Returned) // too late
+	h.settle(t, second, fairqueue.Returned)
+	h.wantOffered(t, 2, "x", second)
 }
 
 func testDequeue(t *testing.T, h queueHarness) {
 	gone, offered, stays := h.waiter(t, "job-1", "x", "a"), h.waiter(t, "job-2", "x", "a"), h.waiter(t, "job-3", "x", "a")
 	offered.Deadline, stays.Deadline = offered.Deadline+1, stays.Deadline+2
 	h.enqueue(t, gone, offered, stays)
-	h.dequeue(t, gone, false)
+	h.settle(t, gone, fairqueue.Left)
 	h.wantOffered(t, 1, "x", offered)
-	h.dequeue(t, offered, false)
-	h.dequeue(t, fairqueue.Waiter{ID: "unknown", Class: "x", Tenant: "a", Instance: "i-1"}, true)
+	h.settle(t, offered, fairqueue.Left)
+	h.settle(t, fairqueue.Waiter{ID: "unknown", Class: "x", Tenant: "a", Instance: "i-1"}, fairqueue.Served)
 	h.pass(fairqueue.OfferMS*time.Millisecond + h.Slack)
 	h.enqueue(t, stays)
 	h.wantOffered(t, 5, "x", stays)
-	h.dequeue(t, stays, true)
+	h.settle(t, stays, fairqueue.Served)
 	if r := h.beat(t, "i-1"); r.Waiters != 0 {
 		t.Errorf("the instance has %d waiters, want 0", r.Waiters)
 	}
@@ -336,48 +336,41 @@ func testQueuesOfPools(t *testing.T, h queueHarness) {
 	if err != nil || len(r.Offers) != 1 {
 		t.Errorf("offered %+v, %v; want one waiter", r, err)
 	}
-	if err := h.Store.Dequeue(t.Context(), "p1", w, true); err != nil {
+	if err := h.Store.Settle(t.Context(), "p1", w, fairqueue.Served); err != nil {
 		t.Fatal(err)
 	}
-	open, err := h.Store.OpenClasses(t.Context(), "", "p1", "p2")
+	open, err := h.Store.OpenClasses(t.Context(), nil, "", "p1", "p2")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([][]string{nil, nil, {"x"}}, open, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff([]map[string]string{nil, nil, {"x": ""}}, open, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("open classes (-want +got):\n%s", diff)
 	}
 }
 
-// openClasses returns the classes in which somebody waits, in order.
-func (h queueHarness) openClasses(t *testing.T) []string {
+// openClasses returns the classes in which somebody waits, with their requirements unless they are known.
+func (h queueHarness) openClasses(t *testing.T, known ...string) map[string]string {
 	t.Helper()
-	open, err := h.Store.OpenClasses(t.Context(), "")
+	open, err := h.Store.OpenClasses(t.Context(), func(_ core.PoolID, class string) bool { return slices.Contains(known, class) }, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	slices.Sort(open[0])
 	return open[0]
 }
 
 func testOpenClasses(t *testing.T, h queueHarness) {
 	x, y := h.waiter(t, "job-1", "x", "a"), h.waiter(t, "job-2", "y", "a")
 	h.enqueue(t, x, y)
-	got := [][]string{h.openClasses(t)}
+	got := []map[string]string{h.openClasses(t, "x", "z")}
 	h.wantOffered(t, 1, "y", y)
 	got = append(got, h.openClasses(t))
-	requirements, err := h.Store.Requirements(t.Context(), "", []string{"y", "x", "z"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	got = append(got, requirements)
-	if _, err := h.Store.ReturnOffer(t.Context(), "", y); err != nil {
-		t.Fatal(err)
-	}
+	h.settle(t, y, fairqueue.Returned)
+	got = append(got, h.openClasses(t, "x", "y"))
+	h.settle(t, x, fairqueue.Left)
+	h.settle(t, y, fairqueue.Left)
 	got = append(got, h.openClasses(t))
-	h.dequeue(t, x, false)
-	h.dequeue(t, y, false)
-	got = append(got, h.openClasses(t))
-	if diff := cmp.Diff([][]string{{"x", "y"}, {"x"}, {"", "requires x", ""}, {"x", "y"}, {}}, got, cmpopts.EquateEmpty()); diff != "" {
+	want := []map[string]string{{"x": "", "y": "requires y"}, {"x": "requires x"}, {"x": "", "y": ""}, {}}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
@@ -427,8 +420,8 @@ func testLateWaiting(t *testing.T, h queueHarness) {
 	if _, err := h.Store.Offer(late, "", 1, []string{"x"}); err == nil {
 		t.Error("offer: no error")
 	}
-	if err := h.Store.Dequeue(late, "", w, false); err == nil {
-		t.Error("dequeue: no error")
+	if err := h.Store.Settle(late, "", w, fairqueue.Left); err == nil {
+		t.Error("settle: no error")
 	}
 	h.wantOffered(t, 1, "x", w)
 }

@@ -117,6 +117,16 @@ type OfferResult struct {
 	More bool
 }
 
+// Settlement is what becomes of a waiter.
+type Settlement uint8
+
+// The settlements.
+const (
+	Served   Settlement = iota + 1 // it got a slot, and leaves
+	Left                           // it does not wait any more
+	Returned                       // no slot was free for its offer: it gets its place again, unless it has expired
+)
+
 // BeatResult is the answer to Beat.
 type BeatResult struct {
 	Waiters int // of the instance, with those that have an offer

@@ -10,12 +10,11 @@ import (
 
 // board holds short-lived facts.
 type board struct {
-	mu        run.Mutex
-	debounced map[string]moment
-	rates     map[string]rate
-	locks     map[string]lock
-	fence     int64 // of the last lock that was acquired; one counter for all locks, so that an expired lock can be dropped
-	sweeper   sweeper
+	mu      run.Mutex
+	rates   map[string]rate
+	locks   map[string]lock
+	fence   int64 // of the last lock that was acquired; one counter for all locks, so that an expired lock can be dropped
+	sweeper sweeper
 }
 
 type rate struct {
@@ -31,7 +30,6 @@ type lock struct {
 
 func (b *board) init() {
 	b.mu = run.NewMutex("memstore_board")
-	b.debounced = make(map[string]moment)
 	b.rates = make(map[string]rate)
 	b.locks = make(map[string]lock)
 }
@@ -39,11 +37,6 @@ func (b *board) init() {
 // sweep drops expired facts.
 func (b *board) sweep(now moment) {
 	b.sweeper.sweep(now, func() {
-		for k, until := range b.debounced {
-			if expired(until, now) {
-				delete(b.debounced, k)
-			}
-		}
 		for k, r := range b.rates {
 			if expired(r.expires, now) {
 				delete(b.rates, k)
@@ -65,22 +58,6 @@ func (s *sweeper) sweep(now moment, walk func()) {
 		s.last = now
 		walk()
 	}
-}
-
-// Debounce implements store.Board.
-func (s *Store) Debounce(ctx context.Context, key string, window time.Duration) (bool, error) {
-	s.board.mu.Lock()
-	defer s.board.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	now := s.now()
-	s.board.sweep(now)
-	if until, ok := s.board.debounced[key]; ok && !expired(until, now) {
-		return false, nil
-	}
-	s.board.debounced[key] = now.add(window)
-	return true, nil
 }
 
 // Allow implements store.Board.

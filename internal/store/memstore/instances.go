@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/run"
@@ -70,6 +69,12 @@ func (s *Store) Announce(ctx context.Context, p store.AnnounceParams) error {
 		return err
 	}
 	inst := s.instances.byID[p.ID]
+	if p.TTL == 0 {
+		if inst != nil {
+			inst.presentUntil = s.now()
+		}
+		return nil
+	}
 	if inst == nil {
 		inst = &instance{}
 		s.instances.byID[p.ID] = inst
@@ -78,36 +83,23 @@ func (s *Store) Announce(ctx context.Context, p store.AnnounceParams) error {
 	return nil
 }
 
-// Withdraw implements store.Instances.
-func (s *Store) Withdraw(ctx context.Context, id core.InstanceID) error {
-	s.instances.mu.Lock()
-	defer s.instances.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if inst := s.instances.byID[id]; inst != nil {
-		inst.presentUntil = s.now()
-	}
-	return nil
-}
-
 // Instances implements store.Instances.
-func (s *Store) Instances(context.Context) ([]store.Instance, error) {
+func (s *Store) Instances(_ context.Context, p store.InstancesParams) ([]store.Instance, error) {
 	s.instances.mu.Lock()
 	defer s.instances.mu.Unlock()
 	now := s.now()
 	var list []store.Instance
 	for id := range s.instances.byID {
 		inst := s.instances.find(id, now)
-		exported := store.Instance{ID: id, Present: !expired(inst.presentUntil, now), HasInbox: inst.hasInbox, Inbox: len(inst.messages),
-			DeadLetters: len(inst.deadLetters)}
+		exported := store.Instance{ID: id, Present: !expired(inst.presentUntil, now)}
+		if exported.Present && p.SilentFor > 0 {
+			continue
+		}
 		if exported.Present {
 			exported.Body = slices.Clone(inst.body)
 		}
-		for _, m := range inst.messages {
-			if m.deliveries > 0 {
-				exported.Pending++
-			}
+		if p.Inboxes {
+			inst.countMessages(&exported)
 		}
 		list = append(list, exported)
 	}
@@ -115,24 +107,12 @@ func (s *Store) Instances(context.Context) ([]store.Instance, error) {
 	return list, nil
 }
 
-// Presences implements store.Instances.
-func (s *Store) Presences(ctx context.Context) ([]store.Instance, error) {
-	all, err := s.Instances(ctx)
-	for i := range all {
-		all[i] = store.Instance{ID: all[i].ID, Present: all[i].Present, Body: all[i].Body}
-	}
-	return all, err
-}
-
-// MaybeAbsent implements store.Instances.
-func (s *Store) MaybeAbsent(context.Context, time.Duration) ([]core.InstanceID, error) {
-	s.instances.mu.Lock()
-	defer s.instances.mu.Unlock()
-	var absent []core.InstanceID
-	for id, inst := range s.instances.byID {
-		if expired(inst.presentUntil, s.now()) {
-			absent = append(absent, id)
+// countMessages sets what a state says of the inbox and the dead letters. The caller holds the lock.
+func (i *instance) countMessages(exported *store.Instance) {
+	exported.HasInbox, exported.Inbox, exported.DeadLetters = i.hasInbox, len(i.messages), len(i.deadLetters)
+	for _, m := range i.messages {
+		if m.deliveries > 0 {
+			exported.Pending++
 		}
 	}
-	return absent, nil
 }

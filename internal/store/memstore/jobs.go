@@ -2,7 +2,6 @@ package memstore
 
 import (
 	"context"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/run"
@@ -153,9 +152,6 @@ func (s *Store) Get(_ context.Context, id core.JobID) (*core.Job, error) {
 	}
 	return nil, store.ErrNoJob
 }
-
-// Clock implements store.Jobs.
-func (s *Store) Clock(core.JobID) time.Time { return s.time(s.now()) }
 
 // List implements store.Jobs.
 func (s *Store) List(_ context.Context, p store.ListParams) ([]*core.Job, error) {

@@ -82,6 +82,9 @@ func New(timing store.Timing) *Store {
 	return s
 }
 
+// Shared implements store.Store. A process has a memory of its own.
+func (s *Store) Shared() bool { return false }
+
 // Ping implements store.Store. Memory is always available.
 func (s *Store) Ping(context.Context) error { return nil }
 
@@ -154,6 +157,11 @@ func (s *Store) now() moment { return moment(time.Since(s.base)) }
 
 // time converts a moment to a wall-clock time.
 func (s *Store) time(at moment) time.Time { return s.base.Add(time.Duration(at)) }
+
+// Clock implements store.Clocks. There is one clock.
+func (s *Store) Clock(context.Context, store.ClockKey) (time.Time, error) {
+	return s.time(s.now()), nil
+}
 
 // isYoung reports whether jobs of an earlier incarnation of the store may still be running.
 func (s *Store) isYoung(now moment) bool { return time.Duration(now) < s.timing.Job }

@@ -26,11 +26,9 @@ func (s *Store) withQueue(ctx context.Context, pool core.PoolID, fn func(q *fair
 		q = fairqueue.New()
 		s.queues.byPool[pool] = q
 	}
-	fn(q, s.waitClock())
+	fn(q, s.time(s.now()).UnixMilli())
 	return nil
 }
-
-func (s *Store) waitClock() int64 { return s.time(s.now()).UnixMilli() }
 
 // Enqueue implements store.Waiting.
 func (s *Store) Enqueue(ctx context.Context, pool core.PoolID, p fairqueue.EnqueueParams) (r fairqueue.EnqueueResult, err error) {
@@ -44,15 +42,15 @@ func (s *Store) Offer(ctx context.Context, pool core.PoolID, n int, classes []st
 	return r, err
 }
 
-// ReturnOffer implements store.Waiting.
-func (s *Store) ReturnOffer(ctx context.Context, pool core.PoolID, w fairqueue.Waiter) (there bool, err error) {
-	err = s.withQueue(ctx, pool, func(q *fairqueue.Queue, now int64) { there = q.Return(now, w) })
-	return there, err
-}
-
-// Dequeue implements store.Waiting.
-func (s *Store) Dequeue(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, served bool) error {
-	return s.withQueue(ctx, pool, func(q *fairqueue.Queue, now int64) { q.Dequeue(now, w, served) })
+// Settle implements store.Waiting.
+func (s *Store) Settle(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, how fairqueue.Settlement) error {
+	return s.withQueue(ctx, pool, func(q *fairqueue.Queue, now int64) {
+		if how == fairqueue.Returned {
+			q.Return(now, w)
+		} else {
+			q.Dequeue(now, w, how == fairqueue.Served)
+		}
+	})
 }
 
 // Beat implements store.Waiting.
@@ -62,27 +60,26 @@ func (s *Store) Beat(ctx context.Context, pool core.PoolID, instance core.Instan
 }
 
 // OpenClasses implements store.Waiting.
-func (s *Store) OpenClasses(ctx context.Context, pools ...core.PoolID) ([][]string, error) {
+func (s *Store) OpenClasses(
+	ctx context.Context, known func(pool core.PoolID, class string) bool, pools ...core.PoolID,
+) ([]map[string]string, error) {
 	s.queues.mu.Lock()
 	defer s.queues.mu.Unlock()
-	open := make([][]string, len(pools))
+	open := make([]map[string]string, len(pools))
 	for i, pool := range pools {
-		if q := s.queues.byPool[pool]; q != nil {
-			open[i] = q.OpenClasses()
+		q := s.queues.byPool[pool]
+		if q == nil {
+			continue
+		}
+		open[i] = make(map[string]string)
+		for _, class := range q.OpenClasses() {
+			open[i][class] = ""
+			if known != nil && !known(pool, class) {
+				open[i][class] = q.Requirements(class)
+			}
 		}
 	}
 	return open, ctx.Err()
-}
-
-// Requirements implements store.Waiting.
-func (s *Store) Requirements(ctx context.Context, pool core.PoolID, classes []string) ([]string, error) {
-	requirements := make([]string, len(classes))
-	err := s.withQueue(ctx, pool, func(q *fairqueue.Queue, _ int64) {
-		for i, class := range classes {
-			requirements[i] = q.Requirements(class)
-		}
-	})
-	return requirements, err
 }
 
 // ViewQueue implements store.Waiting.
@@ -90,6 +87,3 @@ func (s *Store) ViewQueue(ctx context.Context, pool core.PoolID, p fairqueue.Vie
 	err = s.withQueue(ctx, pool, func(q *fairqueue.Queue, now int64) { v = q.View(now, p) })
 	return v, err
 }
-
-// WaitClock implements store.Waiting.
-func (s *Store) WaitClock(context.Context, core.PoolID) (int64, error) { return s.waitClock(), nil }

@@ -2,7 +2,6 @@ package redisstore
 
 import (
 	"context"
-	"fmt"
 	"strconv"
 	"time"
 
@@ -11,15 +10,6 @@ import (
 
 // fenceTTL is how much longer than a lock its fence is kept; after that the clock keeps it growing.
 const fenceTTL = time.Second
-
-// Debounce implements store.Board.
-func (s *Store) Debounce(ctx context.Context, key string, window time.Duration) (bool, error) {
-	m, err := s.client.command(ctx, s.client.redis.B().Set().Key(s.keys.debounce(key)).Value("1").Nx().Px(window).Build())
-	if err != nil {
-		return false, fmt.Errorf("debounce: %w", err)
-	}
-	return !m.IsNil(), nil
-}
 
 // Allow implements store.Board.
 func (s *Store) Allow(ctx context.Context, p store.AllowParams) (bool, error) {

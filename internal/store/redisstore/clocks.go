@@ -4,7 +4,24 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
+
+	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
+
+// Clock implements store.Clocks.
+func (s *Store) Clock(ctx context.Context, key store.ClockKey) (time.Time, error) {
+	if key.Job != "" {
+		return s.client.clocks.serverClock(s.client.slotOf(s.keys.job(key.Job))), nil
+	}
+	slot := s.client.slotOf(s.keys.openClasses(key.Pool))
+	if !s.client.clocks.known(slot) {
+		if _, err := s.ViewQueue(ctx, key.Pool, fairqueue.ViewParams{}); err != nil {
+			return time.Time{}, err
+		}
+	}
+	return s.client.clocks.serverClock(slot), nil
+}
 
 // clocks estimates the clocks of the servers, so that a write can carry its deadline (not_after) on the clock of the server that
 // executes it. Each slot has its own estimate, because each master of a cluster has its own clock.

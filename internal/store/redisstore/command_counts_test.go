@@ -67,11 +67,11 @@ func periodicCalls(t *testing.T, s *redisstore.Store, nodes bool) []periodicCall
 			return s.Announce(ctx, store.AnnounceParams{ID: "i-1", Body: []byte("me"), TTL: time.Minute})
 		}, map[string]int64{"zadd": 1, "set": 1}},
 		{"search for absent instances", func() error {
-			_, err := s.MaybeAbsent(ctx, time.Minute)
+			_, err := s.Instances(ctx, store.InstancesParams{SilentFor: time.Minute})
 			return err
 		}, map[string]int64{"zrange": 1}},
 		{"presences", func() error {
-			_, err := s.Presences(ctx)
+			_, err := s.Instances(ctx, store.InstancesParams{})
 			return err
 		}, map[string]int64{"zrange": 1, "mget": 1}},
 		{"poll of the nodes", func() error {

@@ -55,7 +55,7 @@ func KeysByLabel(prefix, name string) map[string]string {
 	all := map[string]string{
 		"meta": k.meta(node), "leases": k.leases(node), "marks": k.unavailable(node), "seen": k.lastSeen(lastSeenShard(core.NodeID(name))),
 		"record": k.job(core.JobID(name)), "out": out, "waiting": waiting, "lock": lock, "fence": fence,
-		"debounce": k.debounce(name), "rate": k.rate(name), "snapshot": k.snapshot(), "history": k.history(), "setting": k.setting(name), "counts": k.counts(core.InstanceID(name)), "incarnation": k.incarnation(),
+		"rate": k.rate(name), "snapshot": k.snapshot(), "history": k.history(), "setting": k.setting(name), "counts": k.counts(core.InstanceID(name)), "incarnation": k.incarnation(),
 		"state": k.session(session.SessionKey), "presence": k.presence(core.InstanceID(name)),
 		"revocations": revocations,
 		"tenant_jobs": k.members(core.TenantID(name), store.TenantJob), "tenant_sessions": k.members(core.TenantID(name), store.TenantSession), "rates": k.rates(core.TenantID(name)),

@@ -21,7 +21,7 @@ var modeNames = map[Kind]string{KindStandalone: "standalone", KindSentinel: "sen
 // Inspect implements store.Inspector. It asks every server that the client library knows, and the primaries for their replicas. Permits and
 // the breaker are left alone: what is wrong with one server must neither hinder other calls nor be hidden by them.
 func (s *Store) Inspect(ctx context.Context) store.Inspection {
-	out := store.Inspection{Kind: "redis", Mode: modeNames[s.kind]}
+	out := store.Inspection{Mode: modeNames[s.kind]}
 	var owners map[string]string
 	if s.kind == KindCluster {
 		owners = readSlots(ctx, s.client.redis)

@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -10,11 +11,12 @@ import (
 	"github.com/lingua-scheduler/lingua/test/redistest"
 )
 
-// TestInspectReplicas checks that the replicas of a primary are described, by the primary if the client library does not know them, and that
-// the slots of a cluster are complete.
-func TestInspectReplicas(t *testing.T) {
+// TestInspect checks that every server is described, the replicas by their primary if the client library does not know them, that the slots
+// of a cluster are complete, and that servers which do not answer in time are not healthy.
+func TestInspect(t *testing.T) {
 	t.Parallel()
 	for mode, start := range map[string]func(t *testing.T) (url string, servers int){
+		"standalone": func(t *testing.T) (string, int) { return redistest.Start(t).URL(), 1 },
 		"sentinel": func(t *testing.T) (string, int) {
 			s := redistest.StartSentinel(t).WithoutFailover()
 			return s.URL(), len(s.Servers())
@@ -27,22 +29,33 @@ func TestInspectReplicas(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			url, servers := start(t)
-			i := open(t, url).Inspect(t.Context())
-			replicas, slots := 0, ""
+			st := open(t, url)
+			i := st.Inspect(t.Context())
+			primaries, slots := 0, ""
 			for _, s := range i.Servers {
-				if !s.Healthy {
+				if s.Address == "" || !s.Healthy || (s.Slots != "") != (mode == "cluster" && s.Primary) {
 					t.Errorf("a server: %+v", s)
 				}
-				if !s.Primary {
-					replicas++
-					if s.Lag < 0 {
-						t.Errorf("the lag of a replica is not known: %+v", s)
+				if s.Primary {
+					primaries++
+					if s.Version == "" || s.Policy != "noeviction" || s.Used <= 0 || s.Clients <= 0 || s.Ping <= 0 || s.Lag != -1 {
+						t.Errorf("a primary: %+v", s)
 					}
+				} else if s.Lag < 0 {
+					t.Errorf("the lag of a replica is not known: %+v", s)
 				}
 				slots += s.Slots
 			}
-			if i.Mode != mode || len(i.Servers) != servers || replicas == 0 || (slots != "") != (mode == "cluster") {
-				t.Errorf("%d of %d servers, %d replicas, slots %q: %+v", len(i.Servers), servers, replicas, slots, i)
+			if i.Mode != mode || len(i.Servers) != servers || primaries == 0 || primaries > 1 && mode != "cluster" ||
+				(primaries == servers) != (mode == "standalone") || (slots != "") != (mode == "cluster") {
+				t.Errorf("%d of %d servers, %d primaries, slots %q: %+v", len(i.Servers), servers, primaries, slots, i)
+			}
+			ended, cancel := context.WithCancel(t.Context())
+			cancel()
+			for _, s := range st.Inspect(ended).Servers {
+				if s.Healthy || s.Address == "" {
+					t.Errorf("a server that was not asked: %+v", s)
+				}
 			}
 		})
 	}

@@ -199,11 +199,6 @@ func (s *Store) Get(ctx context.Context, id core.JobID) (*core.Job, error) {
 	return job, err
 }
 
-// Clock implements store.Jobs.
-func (s *Store) Clock(id core.JobID) time.Time {
-	return s.client.clocks.serverClock(s.client.slotOf(s.keys.job(id)))
-}
-
 // getRecords reads many records, without those that do not exist or cannot be read.
 func (s *Store) getRecords(ctx context.Context, ids []core.JobID) ([]*core.Job, error) {
 	var jobs []*core.Job

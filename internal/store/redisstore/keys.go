@@ -101,8 +101,6 @@ func (k keys) revocations() (entries, times, expiries, version string) {
 	return base + "entries", base + "times", base + "expiries", base + "version"
 }
 
-func (k keys) debounce(key string) string { return k.prefix + ":v1:debounce:" + key }
-
 func (k keys) rate(key string) string { return k.prefix + ":v1:ratelimit:" + key }
 
 // lock returns the keys of a lock and of its fence.

@@ -242,13 +242,9 @@ var boardLostReplies = []lostReply{
 		r.At = time.UnixMicro(1_700_000_000_000_000)
 		return "", s.RestoreRevocations(ctx, []store.Revocation{r})
 	}},
-	// These two count calls by design. A repeated call is refused earlier, never later.
+	// This counts calls by design. A repeated call is refused earlier, never later.
 	{name: "allow", command: "allow", prepare: withNothing, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		ok, err := s.Allow(ctx, store.AllowParams{Key: x.name, Limit: 1, Window: time.Minute})
 		return fmt.Sprint(ok), err
-	}},
-	{name: "debounce", command: "SET", prepare: withNothing, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		first, err := s.Debounce(ctx, x.name, time.Minute)
-		return fmt.Sprint(first), err
 	}},
 }

@@ -76,7 +76,7 @@ var inboxLostReplies = []lostReply{
 		if err := after(withInstance, postMessage)(ctx, x); err != nil {
 			return err
 		}
-		return x.reliable.Withdraw(ctx, x.instance())
+		return x.reliable.Announce(ctx, store.AnnounceParams{ID: x.instance()})
 	}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		messages, err := s.FetchAbandoned(ctx, x.instance(), 8)
 		if err != nil || len(messages) != 1 {
@@ -88,7 +88,7 @@ var inboxLostReplies = []lostReply{
 		if err := withPendingMessage(ctx, x); err != nil {
 			return err
 		}
-		return x.reliable.Withdraw(ctx, x.instance())
+		return x.reliable.Announce(ctx, store.AnnounceParams{ID: x.instance()})
 	}, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		done, err := s.RemoveInbox(ctx, x.instance())
 		return fmt.Sprint(done), err

@@ -35,9 +35,9 @@ func offerSlot(ctx context.Context, s *redisstore.Store, x *subject) (string, er
 	return "", err
 }
 
-func dequeueWaiter(served bool) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+func settleWaiter(how fairqueue.Settlement) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		return "", s.Dequeue(ctx, x.pool(), x.waiter(1), served)
+		return "", s.Settle(ctx, x.pool(), x.waiter(1), how)
 	}
 }
 
@@ -53,13 +53,10 @@ var waitingLostReplies = []lostReply{
 	{name: "first waiter", command: "wait_enqueue", prepare: withNothing, call: enqueueWaiter(1)},
 	{name: "another waiter", command: "wait_enqueue", prepare: withWaiters, call: enqueueWaiter(3)},
 	{name: "offer", command: "wait_offer", prepare: withWaiters, call: offerSlot, counts: true},
-	{name: "return", command: "wait_return", prepare: withOffer, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		there, err := s.ReturnOffer(ctx, x.pool(), x.waiter(1))
-		return fmt.Sprint(there), err
-	}},
-	{name: "waiter gives up", command: "wait_dequeue", prepare: withWaiters, call: dequeueWaiter(false)},
-	{name: "waiter is served", command: "wait_dequeue", prepare: withOffer, call: dequeueWaiter(true)},
-	{name: "beat", command: "wait_beat", prepare: after(withOffer, dequeueWaiter(false)), call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	{name: "return", command: "wait_settle", prepare: withOffer, call: settleWaiter(fairqueue.Returned)},
+	{name: "waiter gives up", command: "wait_settle", prepare: withWaiters, call: settleWaiter(fairqueue.Left)},
+	{name: "waiter is served", command: "wait_settle", prepare: withOffer, call: settleWaiter(fairqueue.Served)},
+	{name: "beat", command: "wait_beat", prepare: after(withOffer, settleWaiter(fairqueue.Left)), call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		r, err := s.Beat(ctx, x.pool(), "i-1")
 		return fmt.Sprint(r.Waiters), err
 	}},

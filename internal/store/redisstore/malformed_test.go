@@ -160,9 +160,15 @@ func storeCalls() []storeCall {
 		{"Announce", func(ctx context.Context, s *redisstore.Store) error {
 			return s.Announce(ctx, store.AnnounceParams{ID: sample, Body: []byte("{}"), TTL: time.Minute})
 		}},
-		{"Instances", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Instances(ctx)) }},
-		{"Presences", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Presences(ctx)) }},
-		{"MaybeAbsent", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.MaybeAbsent(ctx, time.Second)) }},
+		{"Instances", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.Instances(ctx, store.InstancesParams{Inboxes: true}))
+		}},
+		{"Presences", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.Instances(ctx, store.InstancesParams{}))
+		}},
+		{"Silent instances", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.Instances(ctx, store.InstancesParams{SilentFor: time.Second}))
+		}},
 		{"Post", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.Post(ctx, store.PostParams{To: sample, Body: []byte(`{"id":"1"}`), MaxMessages: 100}))
 		}},
@@ -180,9 +186,6 @@ func storeCalls() []storeCall {
 		{"DeadLetters", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.DeadLetters(ctx, sample, "", 9)) }},
 		{"Discard", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Discard(ctx, sample, dead)) }},
 		{"FetchAbandoned", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.FetchAbandoned(ctx, sample, 9)) }},
-		{"Debounce", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.Debounce(ctx, sample, time.Minute))
-		}},
 		{"Allow", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.Allow(ctx, store.AllowParams{Key: sample, Limit: 100, Window: time.Minute}))
 		}},
@@ -219,9 +222,8 @@ func storeCalls() []storeCall {
 			return errors.Join(err, errOf(s.Enqueue(ctx, sample, p)))
 		}},
 		{"Beat", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Beat(ctx, sample, sample)) }},
-		{"OpenClasses", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.OpenClasses(ctx, sample)) }},
-		{"Requirements", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.Requirements(ctx, sample, []string{"class"}))
+		{"OpenClasses", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.OpenClasses(ctx, func(core.PoolID, string) bool { return false }, sample))
 		}},
 		{"ViewQueue", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.ViewQueue(ctx, sample, fairqueue.ViewParams{Flows: 9, Waiters: 9}))
@@ -229,7 +231,9 @@ func storeCalls() []storeCall {
 		{"Offer", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.Offer(ctx, sample, 1, []string{"class"}))
 		}},
-		{"ReturnOffer", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.ReturnOffer(ctx, sample, waiter)) }},
+		{"Return", func(ctx context.Context, s *redisstore.Store) error {
+			return s.Settle(ctx, sample, waiter, fairqueue.Returned)
+		}},
 		{"AdmitMember", func(ctx context.Context, s *redisstore.Store) error {
 			return errors.Join(errOf(s.AdmitMember(ctx, member)), errOf(s.AdmitMember(ctx, sessions)))
 		}},
@@ -248,8 +252,12 @@ func cleanup() []storeCall {
 	waiter := fairqueue.Waiter{ID: sample, Class: "class", Tenant: sample, Instance: sample}
 	return []storeCall{
 		{"RemoveMember", func(ctx context.Context, s *redisstore.Store) error { return s.RemoveMember(ctx, member) }},
-		{"Dequeue", func(ctx context.Context, s *redisstore.Store) error { return s.Dequeue(ctx, sample, waiter, false) }},
-		{"Withdraw", func(ctx context.Context, s *redisstore.Store) error { return s.Withdraw(ctx, sample) }},
+		{"Leave", func(ctx context.Context, s *redisstore.Store) error {
+			return s.Settle(ctx, sample, waiter, fairqueue.Left)
+		}},
+		{"Withdraw", func(ctx context.Context, s *redisstore.Store) error {
+			return s.Announce(ctx, store.AnnounceParams{ID: sample})
+		}},
 		{"RemoveInbox", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.RemoveInbox(ctx, sample)) }},
 		{"Revoke", func(ctx context.Context, s *redisstore.Store) error {
 			return s.Revoke(ctx, core.LeaseRef{Node: sample, Job: sample, Attempt: 1, Token: "token"})

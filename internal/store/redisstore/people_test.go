@@ -25,8 +25,8 @@ func TestReadsForPeopleHaveTheirOwnPermits(t *testing.T) {
 		"events":    func(ctx context.Context) error { return errOf(s.ReadEvents(ctx, store.ReadLogParams{Limit: 9})) },
 		"nodes":     func(ctx context.Context) error { return errOf(s.Nodes(ctx)) },
 		"jobs":      func(ctx context.Context) error { return errOf(s.List(ctx, store.ListParams{})) },
-		"instances": func(ctx context.Context) error { return errOf(s.Instances(ctx)) },
-		"waiting":   func(ctx context.Context) error { return errOf(s.OpenClasses(ctx, "")) },
+		"instances": func(ctx context.Context) error { return errOf(s.Instances(ctx, store.InstancesParams{Inboxes: true})) },
+		"waiting":   func(ctx context.Context) error { return errOf(s.OpenClasses(ctx, nil, "")) },
 	}
 	for name, read := range reads {
 		if err := read(people); err != nil {

@@ -163,6 +163,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
+// Shared implements store.Store.
+func (s *Store) Shared() bool { return true }
+
 // Ping implements store.Store. It writes, because a Redis that is full, or a replica, answers PING and accepts no writes.
 func (s *Store) Ping(ctx context.Context) error {
 	_, err := s.client.command(ctx, s.client.redis.B().Set().Key(s.keys.ping()).Value("1").Px(time.Second).Build())

@@ -32,18 +32,18 @@ var waitConstants = map[string]int64{
 	"MAX_URGENT": fairqueue.MaxUrgent, "MAX_VIRTUAL": fairqueue.MaxVirtual, "TURNS_READ": turnsRead,
 	"CLASS_GRANTS": fairqueue.ClassGrants, "FLOW_GRANTS": fairqueue.FlowGrants, "SHARE_SCALE": fairqueue.ShareScale,
 	"QUEUED": int64(fairqueue.Queued), "EXPIRED": int64(fairqueue.Expired), "CANNOT_BE_MET": int64(fairqueue.CannotBeMet),
-	"QUEUE_FULL": int64(fairqueue.QueueFull),
+	"QUEUE_FULL": int64(fairqueue.QueueFull), "SERVED": int64(fairqueue.Served), "RETURNED": int64(fairqueue.Returned),
 }
 
 // queueScripts are the scripts of queues.
-type queueScripts struct{ enqueue, offer, giveBack, dequeue, beat, view script }
+type queueScripts struct{ enqueue, offer, settle, beat, view script }
 
 var scriptsOfQueues = loadQueueScripts(loadScript)
 
 func loadQueueScripts(load func(name, reply string) script) *queueScripts {
 	return &queueScripts{
-		enqueue: load("wait_enqueue", "iii"), offer: load("wait_offer", "ii*t"), giveBack: load("wait_return", "i"),
-		dequeue: load("wait_dequeue", "i"), beat: load("wait_beat", "ii"), view: load("wait_view", "i*(t?t?t?t?tT)"),
+		enqueue: load("wait_enqueue", "iii"), offer: load("wait_offer", "ii*t"), settle: load("wait_settle", "i"),
+		beat: load("wait_beat", "ii"), view: load("wait_view", "i*(t?t?t?t?tT)"),
 	}
 }
 
@@ -78,22 +78,9 @@ func (s *Store) Offer(ctx context.Context, pool core.PoolID, n int, classes []st
 	return result, nil
 }
 
-// ReturnOffer implements store.Waiting.
-func (s *Store) ReturnOffer(ctx context.Context, pool core.PoolID, w fairqueue.Waiter) (bool, error) {
-	_, r, err := s.client.runScript(ctx, &s.queueScripts.giveBack, s.keys.queue(pool), w.Member())
-	if err != nil {
-		return false, err
-	}
-	return r.int(0) == 1, nil
-}
-
-// Dequeue implements store.Waiting.
-func (s *Store) Dequeue(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, served bool) error {
-	got := "0"
-	if served {
-		got = "1"
-	}
-	_, _, err := s.client.runScript(ctx, &s.queueScripts.dequeue, s.keys.queue(pool), w.Member(), got)
+// Settle implements store.Waiting.
+func (s *Store) Settle(ctx context.Context, pool core.PoolID, w fairqueue.Waiter, how fairqueue.Settlement) error {
+	_, _, err := s.client.runScript(ctx, &s.queueScripts.settle, s.keys.queue(pool), w.Member(), strconv.Itoa(int(how)))
 	return err
 }
 
@@ -106,8 +93,10 @@ func (s *Store) Beat(ctx context.Context, pool core.PoolID, instance core.Instan
 	return fairqueue.BeatResult{Waiters: int(r.int(0)), Freed: r.int(1) == 1}, nil
 }
 
-// OpenClasses implements store.Waiting.
-func (s *Store) OpenClasses(ctx context.Context, pools ...core.PoolID) ([][]string, error) {
+// OpenClasses implements store.Waiting. The requirements that the caller does not know are read by a second command for each pool.
+func (s *Store) OpenClasses(
+	ctx context.Context, known func(pool core.PoolID, class string) bool, pools ...core.PoolID,
+) ([]map[string]string, error) {
 	cmds := make([]rueidis.Completed, len(pools))
 	for i, pool := range pools {
 		cmds[i] = s.client.redis.B().Hkeys().Key(s.keys.openClasses(pool)).Build()
@@ -116,30 +105,46 @@ func (s *Store) OpenClasses(ctx context.Context, pools ...core.PoolID) ([][]stri
 	if err != nil {
 		return nil, err
 	}
-	open := make([][]string, len(pools))
-	for i := range results {
-		if open[i], err = results[i].AsStrSlice(); err != nil {
+	open := make([]map[string]string, len(pools))
+	for i, pool := range pools {
+		classes, err := results[i].AsStrSlice()
+		if err != nil {
 			return nil, fmt.Errorf("open classes: %w", convertError(err))
+		}
+		open[i] = make(map[string]string, len(classes))
+		var unknown []string
+		for _, class := range classes {
+			open[i][class] = ""
+			if known != nil && !known(pool, class) {
+				unknown = append(unknown, class)
+			}
+		}
+		if err := s.readRequirements(ctx, pool, unknown, open[i]); err != nil {
+			return nil, err
 		}
 	}
 	return open, nil
 }
 
-// Requirements implements store.Waiting.
-func (s *Store) Requirements(ctx context.Context, pool core.PoolID, classes []string) ([]string, error) {
+// readRequirements reads the requirements of classes. A class in which nobody waits any more is removed.
+func (s *Store) readRequirements(ctx context.Context, pool core.PoolID, classes []string, into map[string]string) error {
+	if len(classes) == 0 {
+		return nil
+	}
 	m, err := s.client.command(ctx, s.client.redis.B().Hmget().Key(s.keys.openClasses(pool)).Field(classes...).Build())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	parts, err := m.ToArray()
 	if err != nil {
-		return nil, fmt.Errorf("requirements: %w", err)
+		return fmt.Errorf("open classes: %w", err)
 	}
-	requirements := make([]string, len(parts))
 	for i := range parts {
-		requirements[i], _ = parts[i].ToString() // nil: nobody waits in the class any more
+		if into[classes[i]], err = parts[i].ToString(); err != nil {
+			delete(into, classes[i])
+		}
 	}
-	return requirements, nil
+	return nil
 }
 
 // ViewQueue implements store.Waiting.
@@ -193,15 +198,4 @@ func parseWaiter(member string) fairqueue.Waiter {
 	return fairqueue.Waiter{
 		Class: parts[0], Tenant: parts[1], Deadline: parseNumber(parts[2]), Since: parseNumber(parts[3]), Instance: parts[4], ID: parts[5],
 	}
-}
-
-// WaitClock implements store.Waiting.
-func (s *Store) WaitClock(ctx context.Context, pool core.PoolID) (int64, error) {
-	slot := s.client.slotOf(s.keys.openClasses(pool))
-	if !s.client.clocks.known(slot) {
-		if _, err := s.ViewQueue(ctx, pool, fairqueue.ViewParams{}); err != nil {
-			return 0, err
-		}
-	}
-	return s.client.clocks.serverTime(slot), nil
 }

@@ -151,17 +151,15 @@ func (p *queuePair) serve(t *rapid.T) {
 	p.offer(t)
 	for _, w := range p.offered[before:] {
 		if rapid.IntRange(0, 4).Draw(t, "used") > 0 {
-			p.dequeueBoth(w, true)
+			p.dequeueBoth(w, fairqueue.Served)
 		}
 	}
 }
 
 func (p *queuePair) giveBack(t *rapid.T) {
 	if w, ok := p.draw(t); ok {
-		want := p.model.Return(p.now, w)
-		got, err := p.redis.ReturnOffer(p.ctx, p.pool, w)
-		p.must(err)
-		p.same("return", want, got)
+		p.model.Return(p.now, w)
+		p.must(p.redis.Settle(p.ctx, p.pool, w, fairqueue.Returned))
 	}
 }
 
@@ -178,13 +176,13 @@ func (p *queuePair) draw(t *rapid.T) (fairqueue.Waiter, bool) {
 
 func (p *queuePair) dequeue(t *rapid.T) {
 	if w, ok := p.draw(t); ok {
-		p.dequeueBoth(w, rapid.Bool().Draw(t, "served"))
+		p.dequeueBoth(w, rapid.SampledFrom([]fairqueue.Settlement{fairqueue.Served, fairqueue.Left}).Draw(t, "how"))
 	}
 }
 
-func (p *queuePair) dequeueBoth(w fairqueue.Waiter, served bool) {
-	p.model.Dequeue(p.now, w, served)
-	p.must(p.redis.Dequeue(p.ctx, p.pool, w, served))
+func (p *queuePair) dequeueBoth(w fairqueue.Waiter, how fairqueue.Settlement) {
+	p.model.Dequeue(p.now, w, how == fairqueue.Served)
+	p.must(p.redis.Settle(p.ctx, p.pool, w, how))
 }
 
 func (p *queuePair) beat(t *rapid.T) {
@@ -205,15 +203,11 @@ func (p *queuePair) compare(*rapid.T) {
 	got, err := p.redis.ViewQueue(p.ctx, p.pool, params)
 	p.must(err)
 	p.same("view", p.model.View(p.now, params), got)
-	open, err := p.redis.OpenClasses(p.ctx, p.pool)
+	open, err := p.redis.OpenClasses(p.ctx, func(core.PoolID, string) bool { return false }, p.pool)
 	p.must(err)
-	want := p.model.OpenClasses()
-	slices.Sort(want)
-	slices.Sort(open[0])
-	p.same("open classes", want, open[0])
-	requirements, err := p.redis.Requirements(p.ctx, p.pool, p.classes)
-	p.must(err)
-	for i, class := range p.classes {
-		p.same("requirements", p.model.Requirements(class), requirements[i])
+	want := make(map[string]string)
+	for _, class := range p.model.OpenClasses() {
+		want[class] = p.model.Requirements(class)
 	}
+	p.same("open classes", want, open[0])
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
 	"github.com/lingua-scheduler/lingua/test/redistest"
@@ -23,10 +24,11 @@ func TestLostKeysOfAQueue(t *testing.T) {
 		t.Run(key, func(t *testing.T) {
 			t.Parallel()
 			pool := core.PoolID(fmt.Sprintf("p%d", i))
-			now, err := s.WaitClock(t.Context(), pool)
+			clock, err := s.Clock(t.Context(), store.ClockKey{Pool: pool})
 			if err != nil {
 				t.Fatal(err)
 			}
+			now := clock.UnixMilli()
 			params := fairqueue.EnqueueParams{
 				Waiter: fairqueue.Waiter{ID: "job-1", Class: "x", Tenant: "a", Instance: "i-1", Since: now, Deadline: now + 60_000}, Weight: 1, MaxWaiting: 10, Requirements: "r",
 			}
@@ -76,7 +78,7 @@ func TestNothingIsLeftOfAQueue(t *testing.T) {
 	if _, err := s.Enqueue(t.Context(), "", fairqueue.EnqueueParams{Waiter: w, Weight: 1, MaxWaiting: 10}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Dequeue(t.Context(), "", w, true); err != nil {
+	if err := s.Settle(t.Context(), "", w, fairqueue.Served); err != nil {
 		t.Fatal(err)
 	}
 	at(fairqueue.ForgetClassMS)
@@ -101,10 +103,11 @@ func TestVirtualTimeTooHigh(t *testing.T) {
 		t.Run(record, func(t *testing.T) {
 			t.Parallel()
 			pool := core.PoolID(record[:1])
-			now, err := s.WaitClock(t.Context(), pool)
+			clock, err := s.Clock(t.Context(), store.ClockKey{Pool: pool})
 			if err != nil {
 				t.Fatal(err)
 			}
+			now := clock.UnixMilli()
 			add := func(class string, wait int64) {
 				t.Helper()
 				w := fairqueue.Waiter{ID: "job-" + class, Class: class, Tenant: "a", Instance: "i-1", Since: now, Deadline: now + wait}
@@ -154,10 +157,11 @@ func TestQueueOfAnotherVersion(t *testing.T) {
 	server := redistest.Start(t)
 	prefix := ""
 	s := open(t, server.URL(), func(o *redisstore.Options) { prefix = o.Prefix })
-	now, err := s.WaitClock(t.Context(), "")
+	clock, err := s.Clock(t.Context(), store.ClockKey{Pool: ""})
 	if err != nil {
 		t.Fatal(err)
 	}
+	now := clock.UnixMilli()
 	p := fairqueue.EnqueueParams{
 		Waiter: fairqueue.Waiter{ID: "job-1", Class: "x", Tenant: "a", Instance: "i-1", Since: now, Deadline: now + 60_000}, Weight: 1, MaxWaiting: 10,
 	}

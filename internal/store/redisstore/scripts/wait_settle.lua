@@ -1,15 +1,18 @@
 -- include lib_wait
--- Removes a waiter, because it was served or gives up.
+-- Settles what becomes of a waiter: it was served, it gives up, or it returns its offer, because no slot of the node was free. Then it gets its
+-- place again, unless it has expired.
 -- KEYS  line, turns, timers, book, open, held
--- ARGV  not_after, waiter, 1 if it got a slot, else 0
+-- ARGV  not_after, waiter, how
 -- Returns {now, 1}.
 local now = clock()
 if is_late(now) then return { now } end
-local waiter, served = parse_waiter(ARGV[2]), ARGV[3] == '1'
+local waiter, how = parse_waiter(ARGV[2]), tonumber(ARGV[3])
 begin(now, offer_name(waiter.member), class_name(waiter.class), flow_name(waiter.class, waiter.tenant), tenant_name(waiter.tenant),
   instance_name(waiter.instance))
-local offer = read(offer_name(waiter.member))
-if offer then
+local offer, served = read(offer_name(waiter.member)), how == SERVED
+if how == RETURNED then
+  if offer then take_back(waiter, offer, now) end
+elseif offer then
   end_offer(waiter)
   leave(waiter)
   if served then
