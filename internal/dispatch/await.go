@@ -49,7 +49,7 @@ func (c *call) waitEnds(refusal *wire.Error) time.Time {
 // await waits for what a refusal says is missing. It returns the node of which the request was offered a slot, if that was it, or a refusal
 // that takes the place of the other.
 func (d *Dispatcher) await(c *call, refusal *wire.Error) (offered core.NodeID, e *wire.Error) {
-	d.beginCancellable(c)
+	d.cancels.begin(c)
 	asleep := time.Now()
 	defer func() { c.waited += time.Since(asleep) }()
 	switch refusal.Code {
@@ -60,8 +60,8 @@ func (d *Dispatcher) await(c *call, refusal *wire.Error) (offered core.NodeID, e
 			})
 		}
 		if !c.ticket.Waits() {
-			if e = c.count.Hold(d.decide.Context()); e != nil {
-				return "", e
+			if refused := c.count.Hold(d.decide.Context()); refused != nil {
+				return "", refused
 			}
 		}
 		c.announceWhile(c.ticket.Estimate, func(until time.Time) bool {

@@ -3,29 +3,23 @@ package dispatch
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/waiting"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// CancelledWait is a request that was cancelled while it waited for a slot.
-type CancelledWait struct {
-	Job          core.JobID
-	Tenant       core.TenantID
-	Direction    core.Direction
-	Since, Until time.Time // when it began to wait, and when it would have given up
-}
-
 // CancelWaiting cancels a request that waits, on whichever instances it does. A tenant cancels only its own requests; nil: any. It returns
 // nil if no such request waits.
-func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *core.TenantID) (*CancelledWait, error) {
-	var found *CancelledWait
-	if c := d.waitingHere(id); c != nil && (tenant == nil || *tenant == c.Tenant) {
-		found = &CancelledWait{id, c.Tenant, c.Direction, c.Wait.Since, c.Wait.Until}
-		if err := d.cancelHere(ctx, id); err != nil {
+func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *core.TenantID) (*waiting.Found, error) {
+	var found *waiting.Found
+	if c := d.cancels.find(id); c != nil && (tenant == nil || *tenant == c.Tenant) {
+		found = &waiting.Found{Job: id, Tenant: c.Tenant, Direction: c.Direction, Since: c.Wait.Since, Until: c.Wait.Until}
+		if err := d.cancels.cancel(ctx, id); err != nil {
 			return nil, err
 		}
 	}
@@ -43,7 +37,7 @@ func (d *Dispatcher) CancelWaiting(ctx context.Context, id core.JobID, tenant *c
 			d.store.RecordError("cancel_waiting", err)
 			return nil, store.CallError(ctx)
 		default:
-			found = &CancelledWait{id, w.Tenant, w.Direction, w.Since, w.Until}
+			found = &w
 		}
 	}
 	return found, nil
@@ -63,62 +57,61 @@ type cancelMessage struct {
 func (d *Dispatcher) Handlers() map[bus.Kind]bus.Handler {
 	handlers := d.Waiting.Handlers()
 	handlers[kindCancelWaiting] = bus.Handler{Async: true, Handle: bus.Decoding(
-		func(ctx context.Context, _ *bus.Message, m *cancelMessage) error { return d.cancelHere(ctx, m.Job) })}
+		func(ctx context.Context, _ *bus.Message, m *cancelMessage) error { return d.cancels.cancel(ctx, m.Job) })}
 	return handlers
 }
 
-// cancelHere cancels a request that waits on this instance, or the job that it has become meanwhile.
-func (d *Dispatcher) cancelHere(ctx context.Context, id core.JobID) error {
-	if c := d.waitingHere(id); c != nil {
-		c.cancel(wire.Errorf(wire.Cancelled, "the request was cancelled while it waited for a slot"))
-	}
-	return d.cancelJobIfAny(ctx, id)
+// cancellations has the requests of this instance that wait, so that they can be cancelled.
+type cancellations struct {
+	runner *runner
+	calls  sync.Map // by job: each is a *call
 }
 
-// waitingHere returns the request of a job that waits on this instance; nil: none does.
-func (d *Dispatcher) waitingHere(id core.JobID) *call {
-	waiting, _ := d.cancellable.Load(id)
-	c, _ := waiting.(*call)
+// begin lets a request be cancelled from now on, because it has to wait.
+func (w *cancellations) begin(c *call) {
+	if c.cancel == nil {
+		c.ctx, c.cancel = context.WithCancelCause(c.ctx)
+		w.calls.Store(c.id, c)
+	}
+}
+
+// end ends that. A job that the request has become is cancelled if the request was.
+func (w *cancellations) end(c *call, placed bool) {
+	if c.cancel == nil {
+		return
+	}
+	w.calls.CompareAndDelete(c.id, c) // from now on its job is found
+	if placed && c.ctx.Err() != nil && c.gaveUp().Code == wire.Cancelled {
+		w.runner.tasks.Go(func(ctx context.Context) {
+			ctx, stop := context.WithTimeout(ctx, w.runner.cfg.JobTimeout)
+			defer stop()
+			w.runner.store.Retry(ctx, func() error { return w.cancelJob(ctx, c.id) })
+		})
+	}
+	c.cancel(nil)
+}
+
+// find returns the request of a job that waits here; nil: none does.
+func (w *cancellations) find(id core.JobID) *call {
+	found, _ := w.calls.Load(id)
+	c, _ := found.(*call)
 	return c
 }
 
-// cancelPlaced cancels the job of a request that was cancelled while it was placed.
-func (d *Dispatcher) cancelPlaced(id core.JobID) {
-	d.tasks.Go(func(ctx context.Context) {
-		ctx, stop := context.WithTimeout(ctx, d.cfg.JobTimeout)
-		defer stop()
-		d.store.Retry(ctx, func() error { return d.cancelJobIfAny(ctx, id) })
-	})
+// cancel cancels a request that waits here, or the job that it has become meanwhile.
+func (w *cancellations) cancel(ctx context.Context, id core.JobID) error {
+	if c := w.find(id); c != nil {
+		c.cancel(wire.Errorf(wire.Cancelled, "the request was cancelled while it waited for a slot"))
+	}
+	return w.cancelJob(ctx, id)
 }
 
-// cancelJobIfAny cancels a job, if there is one.
-func (d *Dispatcher) cancelJobIfAny(ctx context.Context, id core.JobID) error {
-	_, _, err := d.Cancel(ctx, id)
+// cancelJob cancels a job, if there is one.
+func (w *cancellations) cancelJob(ctx context.Context, id core.JobID) error {
+	_, _, err := w.runner.endJob(ctx, id, core.EventCancel, core.ReasonCancelled)
 	var e *wire.Error
 	if errors.As(err, &e) && e.Code == wire.NotFound {
 		return nil
 	}
 	return err
-}
-
-// beginCancellable lets a request be cancelled from now on, because it has to wait.
-func (d *Dispatcher) beginCancellable(c *call) {
-	if c.cancel == nil {
-		c.ctx, c.cancel = context.WithCancelCause(c.ctx)
-		d.cancellable.Store(c.id, c)
-	}
-}
-
-// endWait ends the wait of a request, if it has waited. A job that it has become is cancelled if the request was.
-func (d *Dispatcher) endWait(c *call, placed bool) {
-	c.ticket.Leave()
-	c.count.Release()
-	if c.cancel == nil {
-		return
-	}
-	d.cancellable.CompareAndDelete(c.id, c) // from now on its job is found
-	if placed && c.ctx.Err() != nil && c.gaveUp().Code == wire.Cancelled {
-		d.cancelPlaced(c.id)
-	}
-	c.cancel(nil)
 }

@@ -132,14 +132,13 @@ type Dispatcher struct {
 
 	calls     *callGroup
 	uncertain sync.Map // jobs whose record may have been written although the request was refused
-	// cancellable has the requests that wait, by job: each is a *call.
-	cancellable sync.Map
-	leaving     atomic.Bool   // only requests of sessions are accepted
-	left        chan struct{} // closed by Leave: only requests of sessions wait for a slot
-	leave       sync.Once
-	drained     chan struct{} // closed when no slots are granted any more
-	drain       sync.Once
-	probes      atomic.Int32
+	cancels   cancellations
+	leaving   atomic.Bool   // only requests of sessions are accepted
+	left      chan struct{} // closed by Leave: only requests of sessions wait for a slot
+	leave     sync.Once
+	drained   chan struct{} // closed when no slots are granted any more
+	drain     sync.Once
+	probes    atomic.Int32
 }
 
 // New makes a dispatcher. It starts no goroutine. Outcomes may be nil where there are no sessions.
@@ -175,6 +174,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 		transport: tr, outcomes: o, metrics: m, log: log, tasks: d.tasks, decide: d.decide,
 		deliver: run.NewLimit(d.tasks.Context(), cfg.ACKTimeout, nil), lost: newLostNodes(),
 	}
+	d.cancels.runner = d.runner
 	d.Reports = newReports(d.runner)
 	d.Reconciler = newReconciler(d.runner)
 	return d

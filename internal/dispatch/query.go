@@ -14,13 +14,13 @@ import (
 // Cancel ends a job as CANCELLED, unless it has ended. It returns the record and whether the job is cancelled. The slot stays
 // taken until the node stops listing the job.
 func (d *Dispatcher) Cancel(ctx context.Context, id core.JobID) (*core.Job, bool, error) {
-	return d.endJob(ctx, id, core.EventCancel, core.ReasonCancelled)
+	return d.runner.endJob(ctx, id, core.EventCancel, core.ReasonCancelled)
 }
 
 // Abandon fails a job that has not ended, and reports whether there is such a job. The outcome of a job that has ended is
 // reported again, in case that report was lost.
 func (d *Dispatcher) Abandon(ctx context.Context, id core.JobID, reason core.Reason) (known bool, err error) {
-	job, ended, err := d.endJob(ctx, id, core.EventFail, reason)
+	job, ended, err := d.runner.endJob(ctx, id, core.EventFail, reason)
 	var e *wire.Error
 	switch {
 	case errors.As(err, &e) && e.Code == wire.NotFound:
@@ -39,25 +39,25 @@ func (d *Dispatcher) Abandon(ctx context.Context, id core.JobID, reason core.Rea
 }
 
 // endJob ends a job by an event, unless it has ended. It returns the record and whether the event ended it.
-func (d *Dispatcher) endJob(ctx context.Context, id core.JobID, event core.Event, reason core.Reason) (*core.Job, bool, error) {
-	applied, err := d.store.Apply(ctx, store.ApplyParams{
-		Job: id, Event: event, AnyHolder: true, Reason: reason, Seen: d.inFlight.record(id),
+func (r *runner) endJob(ctx context.Context, id core.JobID, event core.Event, reason core.Reason) (*core.Job, bool, error) {
+	applied, err := r.store.Apply(ctx, store.ApplyParams{
+		Job: id, Event: event, AnyHolder: true, Reason: reason, Seen: r.inFlight.record(id),
 	})
 	switch {
 	case err != nil:
-		d.store.RecordError("stop", err)
+		r.store.RecordError("stop", err)
 		return nil, false, store.CallError(ctx)
 	case applied.Outcome == store.NoJob:
 		return nil, false, UnknownJob(id)
 	}
 	if applied.Outcome.Stands() {
-		d.runner.traceOutcome(&applied)
-		d.runner.jobEnded(&applied)
-		if err := d.runner.reportOutcome(ctx, applied.Job, time.Time{}); err != nil {
-			d.store.RecordError("outcome", err)
+		r.traceOutcome(&applied)
+		r.jobEnded(&applied)
+		if err := r.reportOutcome(ctx, applied.Job, time.Time{}); err != nil {
+			r.store.RecordError("outcome", err)
 			return nil, false, store.CallError(ctx) // the slot stays taken until the outcome was reported
 		}
-		d.slots.releaseOrRevoke(applied.Job, false)
+		r.slots.releaseOrRevoke(applied.Job, false)
 	}
 	return applied.Job, applied.Outcome.Stands(), nil
 }
@@ -77,7 +77,7 @@ func (d *Dispatcher) Job(ctx context.Context, id core.JobID) (*core.Job, error) 
 		return nil, store.CallError(ctx)
 	}
 	jobs := []*core.Job{job}
-	if err := d.setAcked(ctx, jobs); err != nil {
+	if err := d.runner.setAcked(ctx, jobs); err != nil {
 		return nil, err
 	}
 	return jobs[0], nil
@@ -94,7 +94,7 @@ func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job,
 		d.store.RecordError("list", err)
 		return nil, store.CallError(ctx)
 	}
-	if err := d.setAcked(ctx, jobs); err != nil {
+	if err := d.runner.setAcked(ctx, jobs); err != nil {
 		return nil, err
 	}
 	if state != 0 {
@@ -124,16 +124,16 @@ func (d *Dispatcher) addRemembered(jobs []*core.Job, p *store.ListParams) []*cor
 }
 
 // setAcked replaces dispatched jobs that their nodes have acknowledged by copies in state ACKED.
-func (d *Dispatcher) setAcked(ctx context.Context, jobs []*core.Job) error {
+func (r *runner) setAcked(ctx context.Context, jobs []*core.Job) error {
 	var refs []core.LeaseRef
 	for _, job := range jobs {
 		if job.State == core.StateDispatched {
 			refs = append(refs, leaseOf(job))
 		}
 	}
-	leases, err := d.store.Leases(ctx, refs...)
+	leases, err := r.store.Leases(ctx, refs...)
 	if err != nil {
-		d.store.RecordError("lease", err)
+		r.store.RecordError("lease", err)
 		return store.CallError(ctx)
 	}
 	for i, job := range jobs {

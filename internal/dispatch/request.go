@@ -112,7 +112,11 @@ func (d *Dispatcher) isLeaving(r *Request) bool {
 
 // place tries to place the job of a request, until a node has it, its time is over, or waiting makes no sense.
 func (d *Dispatcher) place(c *call) (placed Placement, refusal *wire.Error) {
-	defer func() { d.endWait(c, refusal == nil) }()
+	defer func() {
+		c.ticket.Leave()
+		c.count.Release()
+		d.cancels.end(c, refusal == nil)
+	}()
 	placed, refusal = d.try(c, "")
 	for refusal != nil && c.mayWait(refusal) && !d.isLeaving(&c.Request) {
 		if c.ctx.Err() != nil {
@@ -163,7 +167,7 @@ func (d *Dispatcher) try(c *call, offered core.NodeID) (_ Placement, refusal *wi
 		c.count = d.limits.Count(&c.Spec, c.Wait.Until)
 	}
 	if c.count != nil { // nil: its tenant has no limit
-		if e := c.count.Admit(decide, d.longest(c)); e != nil {
+		if e := c.count.Admit(decide, c.longest(d.cfg)); e != nil {
 			return d.answer(c, e)
 		}
 	}
@@ -232,20 +236,20 @@ func (c *call) expects() caller {
 	return callerRefusable
 }
 
-// timeoutOf returns the time within which the job of a request ends.
-func (d *Dispatcher) timeoutOf(c *call) time.Duration {
+// timeout returns the time within which the job of a request ends.
+func (c *call) timeout(cfg *Config) time.Duration {
 	if c.test != nil {
 		return c.test.timeout
 	}
-	return d.cfg.JobTimeout
+	return cfg.JobTimeout
 }
 
 // longest returns how long a job counts for its tenant at most.
-func (d *Dispatcher) longest(c *call) time.Duration {
+func (c *call) longest(cfg *Config) time.Duration {
 	if c.Utterance.Turn > 0 {
-		return d.timeoutOf(c) + d.cfg.AudioGrace // it may wait for its audio once
+		return c.timeout(cfg) + cfg.AudioGrace // it may wait for its audio once
 	}
-	return d.timeoutOf(c)
+	return c.timeout(cfg)
 }
 
 // errLeaving is the refusal of a request on an instance that stops.
@@ -263,7 +267,7 @@ func (d *Dispatcher) create(ctx context.Context, c *call, reserved *reservation)
 	step := c.Steps.Begin(tracing.SpanCreate)
 	job, created, err := d.store.Create(ctx, store.CreateParams{
 		ID: reserved.lease.Job, Spec: spec, Fingerprint: c.fingerprint, Holder: holder, Token: reserved.lease.Token,
-		Timeout: d.timeoutOf(c),
+		Timeout: c.timeout(d.cfg),
 	})
 	step.End(storeFailure(err))
 	if err != nil {

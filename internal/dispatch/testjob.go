@@ -106,7 +106,7 @@ func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome
 		return nil, refusal
 	}
 	out.Recorded, out.Delivered = t.recorded, t.delivered
-	job, err := d.awaitProbe(ctx, placed.Job, t, out.Recorded.Add(t.timeout+probeGrace))
+	job, err := d.runner.awaitTestJob(ctx, placed.Job, t, out.Recorded.Add(t.timeout+probeGrace))
 	if err != nil {
 		return nil, err
 	}
@@ -119,8 +119,8 @@ func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome
 	return out, nil
 }
 
-// awaitProbe waits until the job of a probe has ended, on whichever instance.
-func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *testJob, until time.Time) (*core.Job, error) {
+// awaitTestJob waits until a test job has ended, on whichever instance.
+func (r *runner) awaitTestJob(ctx context.Context, id core.JobID, w *testJob, until time.Time) (*core.Job, error) {
 	ended, poll := w.ended, time.NewTicker(probePoll)
 	defer poll.Stop()
 	limit := time.NewTimer(time.Until(until))
@@ -129,7 +129,7 @@ func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *testJob, 
 		select {
 		case <-ctx.Done():
 			return nil, store.CallError(ctx)
-		case <-d.tasks.Context().Done():
+		case <-r.tasks.Context().Done():
 			return nil, wire.Errorf(wire.SchedulerDependencyDown, "this instance stops: GET /v1/jobs/%s of another one has the outcome", id)
 		case <-limit.C:
 			return nil, wire.Errorf(wire.DeadlineExceeded, "the end of the probe is not known: see GET /v1/jobs/%s", id)
@@ -137,14 +137,14 @@ func (d *Dispatcher) awaitProbe(ctx context.Context, id core.JobID, w *testJob, 
 			ended = nil // the record says how, or that another instance goes on with it
 		case <-poll.C:
 		}
-		job, err := d.store.Get(ctx, id)
+		job, err := r.store.Get(ctx, id)
 		switch {
 		case err == nil && job.State.Terminal():
 			return job, nil
 		case err != nil && !errors.Is(err, store.ErrNoJob):
-			d.store.RecordError("get", err)
+			r.store.RecordError("get", err)
 		case err == nil && w.acked.Load() == 0:
-			if leases, err := d.store.Leases(ctx, leaseOf(job)); err == nil && leases[0].State == core.LeaseRunning {
+			if leases, err := r.store.Leases(ctx, leaseOf(job)); err == nil && leases[0].State == core.LeaseRunning {
 				w.acknowledged(time.Now())
 			}
 		}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -105,7 +104,7 @@ func viewWaiting(v *waiting.View, all bool) *wire.WaitingList {
 }
 
 // viewCancelledWaiting is a request that was cancelled while it waited, as the job that it would have become.
-func viewCancelledWaiting(w *dispatch.CancelledWait) wire.Job {
+func viewCancelledWaiting(w *waiting.Found) wire.Job {
 	since := w.Since.UnixMilli()
 	return wire.Job{
 		JobID: string(w.Job), TenantID: string(w.Tenant), SrcLang: string(w.Direction.Src), TgtLang: string(w.Direction.Tgt),

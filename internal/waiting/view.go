@@ -228,9 +228,10 @@ func describeClass(c *classSnapshot) *ViewedClass {
 	return d
 }
 
-// Found is a request that waits on another instance.
+// Found is a request that waits.
 type Found struct {
-	Instance     core.InstanceID
+	Instance     core.InstanceID // empty: this one
+	Job          core.JobID
 	Tenant       core.TenantID
 	Direction    core.Direction
 	Since, Until time.Time // when it began to wait, and when it gives up
@@ -247,7 +248,7 @@ func (q *Queue) Find(ctx context.Context, id core.JobID, tenant *core.TenantID) 
 	for _, w := range v.listed {
 		if owner := core.InstanceID(w.waiter.Instance); JobOf(w.waiter) == id && owner != q.options.Instance {
 			found = append(found, Found{
-				Instance: owner, Tenant: core.TenantID(w.waiter.Tenant), Direction: v.classes[w.class].Direction,
+				Instance: owner, Job: id, Tenant: core.TenantID(w.waiter.Tenant), Direction: v.classes[w.class].Direction,
 				Since: time.UnixMilli(w.waiter.Since), Until: time.UnixMilli(w.waiter.Deadline),
 			})
 		}

@@ -5,6 +5,7 @@ package main
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -111,8 +112,9 @@ func measure() error {
 // list returns all packages that the program is linked from.
 func list() ([]pkg, error) {
 	var stderr bytes.Buffer
-	cmd := exec.Command("go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,ImportMap",
-		"./cmd/lingua") //nolint:noctx // it ends
+	//nolint:forbidigo // it ends by itself
+	cmd := exec.CommandContext(context.Background(), "go", "list", "-deps", "-export", "-json=ImportPath,Dir,Export,GoFiles,ImportMap",
+		"./cmd/lingua")
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -183,7 +185,7 @@ func typeSizes(pkgs []pkg, exports map[string]string) (map[string]int, error) {
 			if !isType {
 				continue
 			}
-			var of types.Type = object.Type()
+			of := object.Type()
 			if !types.IsInterface(of) {
 				of = types.NewPointer(of)
 			}
