@@ -102,7 +102,7 @@ func TestSilentNodesAreEvicted(t *testing.T) {
 		h.store.down.Store(false)
 		h.stored("silent")
 		advance(2 * time.Minute)
-		if _, err := h.mem.Node(t.Context(), "silent"); !errors.Is(err, store.ErrNoNode) {
+		if _, err := store.ReadNode(t.Context(), h.mem, "silent"); !errors.Is(err, store.ErrNoNode) {
 			t.Errorf("a node that is silent for longer than the retention time: %v", err)
 		}
 		h.stored("alive")

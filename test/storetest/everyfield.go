@@ -96,7 +96,7 @@ func testDeclaredFields(t *testing.T, h *Harness) {
 // declared returns what a node of the store declares.
 func (h *Harness) declared(t *testing.T, id core.NodeID) core.Node {
 	t.Helper()
-	status, err := h.Store.Node(t.Context(), id)
+	status, err := store.ReadNode(t.Context(), h.Store, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +116,7 @@ func testAdmissionFields(t *testing.T, h *Harness) {
 			if _, admitted, err := h.Store.Admit(t.Context(), p); err != nil || !admitted {
 				t.Fatalf("admit: %v, %v", admitted, err)
 			}
-			status, err := h.Store.Node(t.Context(), "node-a")
+			status, err := store.ReadNode(t.Context(), h.Store, "node-a")
 			if err != nil {
 				t.Fatal(err)
 			}

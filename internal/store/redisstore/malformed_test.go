@@ -94,9 +94,9 @@ func storeCalls() []storeCall {
 			return s.Mark(ctx, store.Mark{Node: sample, Service: "asr", Epoch: known.Epoch, NodeVersion: 1, For: time.Minute})
 		}},
 		{"Marked", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Marked(ctx, sample)) }},
-		{"Node", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Node(ctx, sample)) }},
+		{"Node", func(ctx context.Context, s *redisstore.Store) error { return errOf(store.ReadNode(ctx, s, sample)) }},
 		{"Nodes", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Nodes(ctx)) }},
-		{"LastSeen", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.LastSeen(ctx)) }},
+		{"Overdue of all", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Overdue(ctx, 0)) }},
 		{"Overdue", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Overdue(ctx, time.Second)) }},
 		{"Digests", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Digests(ctx)) }},
 		{"Watch", func(ctx context.Context, s *redisstore.Store) error {
