@@ -147,7 +147,7 @@ func (h *harness) lossesOf(view *fleet.Fleet, ids []core.NodeID) (lost []core.No
 	ended, cancel := context.WithCancel(h.t.Context())
 	cancel()
 	recorder.Run(ended, h.mem) // it writes what is queued
-	page, err := h.mem.ReadEvents(h.t.Context(), store.ReadLogParams{Limit: 100})
+	page, err := journal.EventLog(h.mem).Read(h.t.Context(), store.ReadLogParams{Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}
