@@ -15,6 +15,7 @@ import (
 
 	pacing "golang.org/x/time/rate"
 
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -34,7 +35,7 @@ func TestBesideAuditFlood(t *testing.T) {
 				Request: "req-1", Address: "192.0.2.1", Instance: "i-1",
 			}
 		}
-		if err := s.Store.AppendAudit(t.Context(), entries); err != nil {
+		if err := journal.AuditLog(s.Store).Append(t.Context(), entries); err != nil {
 			t.Fatal(err)
 		}
 	}

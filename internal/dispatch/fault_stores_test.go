@@ -205,11 +205,11 @@ func (h *hangingStore) Get(ctx context.Context, id core.JobID) (*core.Job, error
 	return h.Store.Get(ctx, id)
 }
 
-func (h *hangingStore) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
+func (h *hangingStore) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	if err := h.block(ctx); err != nil {
-		return store.NodeStatus{}, err
+		return nil, err
 	}
-	return h.Store.Node(ctx, id)
+	return h.Store.Nodes(ctx, ids...)
 }
 
 func (h *hangingStore) Release(ctx context.Context, p store.ReleaseParams) error {

@@ -465,7 +465,7 @@ func (h *harness) dispatchUntilPlaced(change ...func(*core.Spec)) core.JobID {
 // changeInStore changes a node in the store without a change of this instance's fleet.
 func (h *harness) changeInStore(id core.NodeID, change func(*core.Node)) {
 	h.t.Helper()
-	status, err := h.mem.Node(h.t.Context(), id)
+	status, err := store.ReadNode(h.t.Context(), h.mem, id)
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -140,7 +140,7 @@ const decisionLimit = time.Second
 
 // check checks a slot that was granted.
 func (p *poolChaos) check(r store.ReserveParams, v store.Verdict) {
-	status, err := p.mem.Node(context.Background(), r.Lease.Node)
+	status, err := store.ReadNode(context.Background(), p.mem, r.Lease.Node)
 	if v != store.OK || err != nil || status.Node.Epoch != r.Epoch || status.Node.Revision != r.Revision {
 		return // it has changed since
 	}

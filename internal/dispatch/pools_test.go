@@ -261,7 +261,7 @@ func TestNodeLeavesItsPoolUnseen(t *testing.T) {
 		h.fleet.SetPools(goldAndSilver())
 		h.dispatch(withRequestID("before"), ofTenant(boundTenant))
 		h.stopFollower()
-		status, err := h.mem.Node(t.Context(), "g")
+		status, err := store.ReadNode(t.Context(), h.mem, "g")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -356,7 +356,7 @@ func TestPoolsChangeDuringASelection(t *testing.T) {
 	runTest(t, func(h *harness) {
 		h.addNode("a", 1)
 		taken := store.ReserveParams{Lease: core.LeaseRef{Node: "a", Job: "other", Attempt: 1, Token: "t"}}
-		status, err := h.mem.Node(t.Context(), "a")
+		status, err := store.ReadNode(t.Context(), h.mem, "a")
 		if err != nil {
 			t.Fatal(err)
 		}

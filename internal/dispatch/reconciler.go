@@ -251,13 +251,13 @@ const (
 // TakeOverJobs takes over the jobs of a dead instance, which it finds in the lease sets of all nodes. A job that its node has
 // acknowledged is followed by this instance from now on; any other is moved, as its own dispatcher would have done.
 func (c *Reconciler) TakeOverJobs(ctx context.Context, dead core.InstanceID) error {
-	seen, err := c.store.LastSeen(ctx)
+	all, err := c.store.Overdue(ctx, 0)
 	if err != nil {
 		return err
 	}
-	ids := make([]core.NodeID, len(seen))
-	for i := range seen {
-		ids[i] = seen[i].Node
+	ids := make([]core.NodeID, len(all.Nodes))
+	for i := range all.Nodes {
+		ids[i] = all.Nodes[i].Node
 	}
 	for batch := range slices.Chunk(ids, takeoverBatch) {
 		leases, err := c.store.Orphans(ctx, batch...)

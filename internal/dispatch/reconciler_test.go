@@ -118,7 +118,7 @@ func TestHeartbeatNumbersThatStartAgain(t *testing.T) {
 			time.Sleep(time.Second)
 			beat(seq)
 		}
-		status, err := h.mem.Node(h.t.Context(), "node-a")
+		status, err := store.ReadNode(h.t.Context(), h.mem, "node-a")
 		if err != nil || status.Age > time.Second {
 			t.Errorf("age %v, %v after 24 heartbeats in time", status.Age, err)
 		}
@@ -132,7 +132,7 @@ func TestHeartbeatWithoutHealthKeepsHealth(t *testing.T) {
 		h.stopFollower()
 		h.changeInStore("node-a", func(n *core.Node) { n.Health = core.HealthDraining })
 		h.heartbeat("node-a", nil)
-		status, err := h.mem.Node(h.t.Context(), "node-a")
+		status, err := store.ReadNode(h.t.Context(), h.mem, "node-a")
 		if err != nil || status.Node.Health != core.HealthDraining {
 			t.Errorf("health %v, %v, want draining", status.Node.Health, err)
 		}
@@ -343,7 +343,7 @@ func TestOnlyMovedJobsAreLogged(t *testing.T) {
 		if err := first.MarkLost(t.Context(), "left", h.fleet.Node("left").Declared().Epoch); err != nil {
 			t.Fatal(err)
 		}
-		if left, err := h.mem.Node(t.Context(), "left"); err != nil || left.Age != time.Second || left.Node.Health != core.HealthOffline {
+		if left, err := store.ReadNode(t.Context(), h.mem, "left"); err != nil || left.Age != time.Second || left.Node.Health != core.HealthOffline {
 			t.Errorf("marking a node as lost changed its last heartbeat: %+v, %v", left, err)
 		}
 		h.addNode("node-b", 1)

@@ -239,7 +239,7 @@ func (r *runner) currentHolder(ctx context.Context, job *core.Job) (core.Holder,
 	if err != nil || !slices.ContainsFunc(leases, func(l core.Lease) bool { return l.Job == job.ID && l.Attempt == job.Attempt }) {
 		return holder, err
 	}
-	status, err := r.store.Node(ctx, job.Node)
+	status, err := store.ReadNode(ctx, r.store, job.Node)
 	switch {
 	case errors.Is(err, store.ErrNoNode):
 		return holder, nil

@@ -244,7 +244,7 @@ func (s *selector) selectPreferred(ctx context.Context, x *search) (reservation,
 	switch {
 	case n == nil:
 		// A node that is registered but silent is away, not incapable.
-		silent, err := s.store.Node(ctx, id)
+		silent, err := store.ReadNode(ctx, s.store, id)
 		switch {
 		case err != nil && !errors.Is(err, store.ErrNoNode):
 			s.store.RecordError("node", err)
@@ -300,7 +300,7 @@ func (s *selector) selectOffered(ctx context.Context, x *search) finding {
 	id := x.request.offered
 	n := s.fleet.Node(id)
 	if n == nil { // it may have joined just now
-		if status, err := s.store.Node(ctx, id); err == nil {
+		if status, err := store.ReadNode(ctx, s.store, id); err == nil {
 			s.fleet.Update(status)
 			n = s.fleet.Node(id)
 		}
@@ -375,7 +375,7 @@ func (s *selector) reserve(ctx context.Context, x *search, q *pick.Query, m flee
 			if again {
 				return reservation{}, reply.Verdict, nil
 			}
-			status, err := s.store.Node(ctx, m.ID())
+			status, err := store.ReadNode(ctx, s.store, m.ID())
 			if err != nil {
 				return reservation{}, reply.Verdict, nil //nolint:nilerr // the verdict says enough: not this node
 			}

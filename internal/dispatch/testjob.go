@@ -157,7 +157,7 @@ func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
 	id := r.spec.Options.PreferredNode
 	n := s.fleet.Node(id)
 	if n == nil {
-		status, err := s.store.Node(ctx, id)
+		status, err := store.ReadNode(ctx, s.store, id)
 		switch {
 		case errors.Is(err, store.ErrNoNode):
 			return finding{refusal: wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered", id)}

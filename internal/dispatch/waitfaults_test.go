@@ -122,7 +122,7 @@ func TestOfferedNodeSeemsBusy(t *testing.T) {
 		h.addNode("node-a", 1)
 		busy := h.acknowledge(h.dispatch())
 		fl := fleet.New(timing.Presence)
-		status, err := h.mem.Node(h.t.Context(), "node-a")
+		status, err := store.ReadNode(h.t.Context(), h.mem, "node-a")
 		if err != nil {
 			t.Fatal(err)
 		}

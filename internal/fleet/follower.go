@@ -250,9 +250,9 @@ func (f *Follower) readOverdue(ctx context.Context) (next time.Duration, err err
 		f.silenceCountsFrom, f.storeFailed = f.Fleet.Now()+Instant(f.Fleet.presence), false
 	}
 	if !f.Fleet.recordOverdue(overdue) { // the list shows which nodes are missing from the view, or are not registered any more
-		all, err := f.Nodes.LastSeen(ctx)
+		all, err := f.Nodes.Overdue(ctx, 0)
 		if err == nil {
-			f.recordLastSeen(all)
+			f.recordLastSeen(all.Nodes)
 		}
 		return pollInterval, err
 	}

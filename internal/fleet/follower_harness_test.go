@@ -75,6 +75,12 @@ func (c *faultyReader) Digests(ctx context.Context) ([]store.NodeDigest, error) 
 }
 
 func (c *faultyReader) Overdue(ctx context.Context, after time.Duration) (store.Overdue, error) {
+	if after == 0 {
+		if err := c.fail("all"); err != nil {
+			return store.Overdue{}, err
+		}
+		return c.Store.Overdue(ctx, 0)
+	}
 	if err := c.fail("Overdue"); err != nil {
 		return store.Overdue{}, err
 	}
@@ -83,13 +89,6 @@ func (c *faultyReader) Overdue(ctx context.Context, after time.Duration) (store.
 	defer c.mu.Unlock()
 	c.overdue += len(overdue.Nodes)
 	return overdue, err
-}
-
-func (c *faultyReader) LastSeen(ctx context.Context) ([]store.LastSeen, error) {
-	if err := c.fail("LastSeen"); err != nil {
-		return nil, err
-	}
-	return c.Store.LastSeen(ctx)
 }
 
 func (c *faultyReader) Marked(ctx context.Context, ids ...core.NodeID) ([]store.Mark, error) {
@@ -245,7 +244,7 @@ func (f *followerHarness) admit(id core.NodeID, fence int64, a core.Admission) {
 
 func (f *followerHarness) mark(id core.NodeID, service string, d time.Duration) {
 	f.t.Helper()
-	n, err := f.store.Node(context.Background(), id)
+	n, err := store.ReadNode(context.Background(), f.store.Store, id)
 	if err != nil {
 		f.t.Fatal(err)
 	}

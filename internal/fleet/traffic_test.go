@@ -16,7 +16,7 @@ import (
 type reads struct{ Polls, Lists, Comparisons, Declarations, Overdue int }
 
 func (f *followerHarness) readsSince(before reads) reads {
-	now := reads{Polls: f.store.called("Overdue"), Lists: f.store.called("LastSeen"), Comparisons: f.store.called("Digests")}
+	now := reads{Polls: f.store.called("Overdue"), Lists: f.store.called("all"), Comparisons: f.store.called("Digests")}
 	f.store.mu.Lock()
 	defer f.store.mu.Unlock()
 	now.Declarations, now.Overdue = f.store.read, f.store.overdue

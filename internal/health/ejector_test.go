@@ -298,7 +298,7 @@ func (j *judged) recordEvents(kind store.EventKind) (details func() []string) {
 		ended, cancel := context.WithCancel(context.Background())
 		cancel()
 		j.Events.Run(ended, j.store) // writes what is queued
-		page, err := j.store.ReadEvents(context.Background(), store.ReadLogParams{Limit: 100})
+		page, err := journal.EventLog(j.store).Read(context.Background(), store.ReadLogParams{Limit: 100})
 		if err != nil {
 			j.t.Fatal(err)
 		}

@@ -156,7 +156,7 @@ func (h *workerHarness) wantSeries(name string, want map[string]float64) {
 func (h *workerHarness) events() []string {
 	h.t.Helper()
 	synctest.Wait()
-	page, err := h.mem.ReadEvents(h.t.Context(), store.ReadLogParams{Limit: 1000})
+	page, err := journal.EventLog(h.mem).Read(h.t.Context(), store.ReadLogParams{Limit: 1000})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -117,10 +117,10 @@ const sweepInterval = 10 * time.Second
 
 // Run writes entries until the context ends, and then once more what is queued. While the store does not answer or the file cannot be
 // written, entries wait.
-func (r *Audit) Run(ctx context.Context, st store.Audit) {
+func (r *Audit) Run(ctx context.Context, st store.Logs) {
 	writing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var writers sync.WaitGroup
-	writers.Go(func() { r.stored.Run(writing, st.AppendAudit) })
+	writers.Go(func() { r.stored.Run(writing, AuditLog(st).Append) })
 	if r.written != nil {
 		writers.Go(func() { r.written.Run(writing, r.out.write) })
 	}

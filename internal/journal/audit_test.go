@@ -22,20 +22,24 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeLog is an audit log that can be unavailable.
 type fakeLog struct {
-	store.Audit
+	store.Logs
 	mu      sync.Mutex
 	down    bool
 	entries []store.AuditEntry
 }
 
-func (l *fakeLog) AppendAudit(_ context.Context, entries []store.AuditEntry) error {
+func (l *fakeLog) AppendLog(_ context.Context, log store.Log, bodies [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
 		return store.ErrDown
 	}
+	if log != store.AuditLog {
+		return fmt.Errorf("audit entries in the log %s", log)
+	}
+	entries, err := decode[store.AuditEntry](bodies)
 	l.entries = append(l.entries, entries...)
-	return nil
+	return err
 }
 
 func (l *fakeLog) setDown(down bool) {

@@ -33,4 +33,4 @@ func (r *Events) Record(e store.Event) {
 
 // Run writes events to a store until the context ends, and then once more what is queued. While the store does not answer, events
 // wait.
-func (r *Events) Run(ctx context.Context, st store.Events) { r.queue.Run(ctx, st.AppendEvents) }
+func (r *Events) Run(ctx context.Context, st store.Logs) { r.queue.Run(ctx, EventLog(st).Append) }

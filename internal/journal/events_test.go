@@ -2,6 +2,7 @@ package journal_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"testing"
@@ -18,20 +19,24 @@ import (
 
 // fakeEventLog is an event log that can be unavailable.
 type fakeEventLog struct {
-	store.Events
+	store.Logs
 	mu     sync.Mutex
 	down   bool
 	events []store.Event
 }
 
-func (l *fakeEventLog) AppendEvents(_ context.Context, events []store.Event) error {
+func (l *fakeEventLog) AppendLog(_ context.Context, log store.Log, entries [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
 		return store.ErrDown
 	}
+	if log != store.EventLog {
+		return fmt.Errorf("events in the log %s", log)
+	}
+	events, err := decode[store.Event](entries)
 	l.events = append(l.events, events...)
-	return nil
+	return err
 }
 
 func (l *fakeEventLog) setDown(down bool) {

@@ -194,7 +194,7 @@ func TestRecordOfALinkSurvivesErrors(t *testing.T) {
 				t.Fatal("not suspected")
 			}
 			s.record(t.Context(), n)
-			status, err := st.Node(t.Context(), "n")
+			status, err := store.ReadNode(t.Context(), st, "n")
 			if err != nil || status.Node.Disconnected != c.disconnected || (status.Node.SilentSince != 0) != c.silent {
 				t.Errorf("%v: %+v", err, status.Node)
 			}

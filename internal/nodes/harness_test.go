@@ -125,7 +125,7 @@ func (h *harness) admit(id core.NodeID, slots int) {
 // stored returns a node from the store.
 func (h *harness) stored(id core.NodeID) store.NodeStatus {
 	h.t.Helper()
-	s, err := h.mem.Node(h.t.Context(), id)
+	s, err := store.ReadNode(h.t.Context(), h.mem, id)
 	if err != nil {
 		h.t.Fatalf("node %s: %v", id, err)
 	}
@@ -269,13 +269,6 @@ func (s *failingStore) Drain(ctx context.Context, p store.DrainParams) (*core.No
 	return s.Store.Drain(ctx, p)
 }
 
-func (s *failingStore) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
-	if err := s.err(); err != nil {
-		return store.NodeStatus{}, err
-	}
-	return s.Store.Node(ctx, id)
-}
-
 func (s *failingStore) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	if err := s.err(); err != nil {
 		return nil, err
@@ -283,11 +276,11 @@ func (s *failingStore) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.N
 	return s.Store.Nodes(ctx, ids...)
 }
 
-func (s *failingStore) LastSeen(ctx context.Context) ([]store.LastSeen, error) {
+func (s *failingStore) Overdue(ctx context.Context, after time.Duration) (store.Overdue, error) {
 	if err := s.err(); err != nil {
-		return nil, err
+		return store.Overdue{}, err
 	}
-	return s.Store.LastSeen(ctx)
+	return s.Store.Overdue(ctx, after)
 }
 
 func (s *failingStore) Orphans(ctx context.Context, ids ...core.NodeID) ([]core.Lease, error) {

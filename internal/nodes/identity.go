@@ -46,7 +46,7 @@ func (v *Verifier) Check(ctx context.Context, id core.NodeID, p Proof) (*core.No
 		return known, nil
 	}
 	// The node may have registered on another instance a moment ago.
-	status, err := v.Nodes.Node(ctx, id)
+	status, err := store.ReadNode(ctx, v.Nodes, id)
 	switch {
 	case err == nil:
 		known = status.Node

@@ -15,7 +15,7 @@ import (
 // wantRemoved checks that a node is not registered, and that its jobs were moved before.
 func (h *harness) wantRemoved(id core.NodeID) {
 	h.t.Helper()
-	if _, err := h.mem.Node(h.t.Context(), id); err == nil {
+	if _, err := store.ReadNode(h.t.Context(), h.mem, id); err == nil {
 		h.t.Errorf("%s is still registered", id)
 	}
 	if h.fleet.Node(id) != nil {

@@ -15,7 +15,7 @@ import (
 
 // Node returns one node.
 func (r *Registry) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
-	status, err := r.store.Node(ctx, id)
+	status, err := store.ReadNode(ctx, r.store, id)
 	switch {
 	case errors.Is(err, store.ErrNoNode):
 		return store.NodeStatus{}, UnknownNode(id)
@@ -82,12 +82,12 @@ func (f *Filter) matches(n *core.Node) bool {
 // ListNodes lists nodes ordered by id, after a given id, and reports whether there are more. The ids of all nodes are read;
 // of the nodes themselves only those of the page, and those that this instance cannot exclude by its fleet.
 func (r *Registry) ListNodes(ctx context.Context, f Filter, after core.NodeID, limit int) (page []store.NodeStatus, more bool, err error) {
-	seen, err := r.store.LastSeen(ctx)
+	all, err := r.store.Overdue(ctx, 0)
 	if err != nil {
 		return nil, false, r.storeError(ctx, "nodes", err)
 	}
-	ids := make([]core.NodeID, 0, len(seen))
-	for _, s := range seen {
+	ids := make([]core.NodeID, 0, len(all.Nodes))
+	for _, s := range all.Nodes {
 		if s.Node > after && r.mayMatch(&f, s.Node) {
 			ids = append(ids, s.Node)
 		}

@@ -310,7 +310,7 @@ func (r *Registry) knownDeclaration(ctx context.Context, id core.NodeID) (*core.
 	if n := r.fleet.Node(id); n != nil {
 		return n.Declared(), nil
 	}
-	status, err := r.store.Node(ctx, id)
+	status, err := store.ReadNode(ctx, r.store, id)
 	switch {
 	case err == nil:
 		return status.Node, nil

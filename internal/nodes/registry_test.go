@@ -229,7 +229,7 @@ func TestUnprovenHeartbeatOnlyRegisters(t *testing.T) {
 				t.Errorf("a %s heartbeat: %v", name, err)
 			}
 		}
-		now, err := mem.Node(t.Context(), "a")
+		now, err := store.ReadNode(t.Context(), mem, "a")
 		if err != nil || now.Node.Callback == evil || now.Node.Epoch != first.Node.Epoch || now.Node.MaxJobs != 2 {
 			t.Errorf("the node is %+v, %v", now.Node, err)
 		}

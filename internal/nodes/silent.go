@@ -73,7 +73,7 @@ func (r *Registry) moveJobsOfSilentNode(ctx context.Context, id core.NodeID) err
 		return fleet.ErrHandledElsewhere // try again, in case the other instance dies
 	}
 	// Last-seen times are read in batches; the node's own entry is current.
-	if status, err := r.store.Node(ctx, id); err == nil && status.Age < r.cfg.Presence {
+	if status, err := store.ReadNode(ctx, r.store, id); err == nil && status.Age < r.cfg.Presence {
 		return r.store.Unlock(ctx, params)
 	}
 	moved, err := r.jobs.Moves.MoveJobsOfNode(ctx, id)
@@ -90,14 +90,11 @@ func (r *Registry) moveJobsOfSilentNode(ctx context.Context, id core.NodeID) err
 // EvictSilent removes nodes that have been silent for the retention time. It runs until the context ends.
 func (r *Registry) EvictSilent(ctx context.Context) {
 	for run.SleepJitter(ctx, r.cfg.Retention/10+time.Second, 0.1) {
-		seen, err := r.store.LastSeen(ctx)
+		overdue, err := r.store.Overdue(ctx, r.cfg.Retention)
 		if err != nil {
 			continue // the fleet's follower reports it every second
 		}
-		for _, s := range seen {
-			if s.Age < r.cfg.Retention {
-				continue
-			}
+		for _, s := range overdue.Nodes {
 			tenant := r.fleet.TenantOf(s.Node)
 			if removed, err := r.store.Remove(ctx, store.RemoveParams{Node: s.Node, SilentFor: r.cfg.Retention}); err == nil && removed {
 				if r.RemembersDrain(s.Node) {

@@ -102,7 +102,7 @@ func TestSilentNodesAreEvicted(t *testing.T) {
 		h.store.down.Store(false)
 		h.stored("silent")
 		advance(2 * time.Minute)
-		if _, err := h.mem.Node(t.Context(), "silent"); !errors.Is(err, store.ErrNoNode) {
+		if _, err := store.ReadNode(t.Context(), h.mem, "silent"); !errors.Is(err, store.ErrNoNode) {
 			t.Errorf("a node that is silent for longer than the retention time: %v", err)
 		}
 		h.stored("alive")
@@ -147,7 +147,7 @@ func (h *harness) lossesOf(view *fleet.Fleet, ids []core.NodeID) (lost []core.No
 	ended, cancel := context.WithCancel(h.t.Context())
 	cancel()
 	recorder.Run(ended, h.mem) // it writes what is queued
-	page, err := h.mem.ReadEvents(h.t.Context(), store.ReadLogParams{Limit: 100})
+	page, err := journal.EventLog(h.mem).Read(h.t.Context(), store.ReadLogParams{Limit: 100})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -124,7 +124,7 @@ func TestRestoredDrainsYieldToOperators(t *testing.T) {
 			}
 			s.beforeDrain.Store(&operator)
 			time.Sleep(2 * time.Second)
-			n, err := st.Node(t.Context(), "node-1")
+			n, err := store.ReadNode(t.Context(), st, "node-1")
 			if err != nil || n.Node.Drained != drained || f.NodeDrained("node-1") != drained || s.beforeDrain.Load() != nil {
 				t.Errorf("%v; the record says drained %v, the list %v; want %v", err, n.Node.Drained, f.NodeDrained("node-1"), drained)
 			}
@@ -157,7 +157,7 @@ func TestRevocationsAreRestoredFirst(t *testing.T) {
 		}
 		s.failDrain.Store(false)
 		time.Sleep(2 * time.Second)
-		if n, err := st.Node(t.Context(), "node-1"); err != nil || !n.Node.Drained {
+		if n, err := store.ReadNode(t.Context(), st, "node-1"); err != nil || !n.Node.Drained {
 			t.Errorf("%v; the node is not drained", err)
 		}
 	})

@@ -196,7 +196,7 @@ func reserveWithoutRecord(t *testing.T, in *instance, ids []core.NodeID) {
 	for _, id := range ids {
 		lease := core.LeaseRef{Node: id, Job: core.JobID("job-" + string(id)), Attempt: 1, Token: "i-unknown.1"}
 		retryWhileDown(t, func() error {
-			n, err := in.Store.Node(t.Context(), id)
+			n, err := store.ReadNode(t.Context(), in.Store, id)
 			if err == nil {
 				_, err = in.Store.Reserve(t.Context(), store.ReserveParams{Lease: lease, Epoch: n.Node.Epoch, Revision: n.Node.Revision})
 			}

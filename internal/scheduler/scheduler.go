@@ -181,13 +181,13 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	s.Server = server.New(server.Options{
 		Auth: s.credentials.auth, Access: server.Access{
 			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: cfg.Auth.LoginSeconds.Duration(),
-			Audit: s.audit, AuditLog: s.Store, Revocations: s.revocations.Follower,
+			Audit: s.audit, AuditLog: journal.AuditLog(s.Store), Revocations: s.revocations.Follower,
 			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader,
 			NodesHaveTenants: func() bool { return s.Fleet.Divided().HasTenants() },
 		},
 		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions,
-		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: s.Store,
+		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: journal.EventLog(s.Store),
 		Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series,
 			NodeTable: stats.NewNodeTable(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()),
 			Pools:     pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: inspector},

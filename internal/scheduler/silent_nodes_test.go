@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -93,7 +94,7 @@ func TestJobLeavesASilentNode(t *testing.T) {
 				return testutil.ToFloat64(instances[at].Metrics.SilentHeard) == 1
 			})
 			waitUntil(t, "the events", waitLimit, func() bool {
-				page, err := instances[0].Store.ReadEvents(t.Context(), store.ReadLogParams{Limit: 100})
+				page, err := journal.EventLog(instances[0].Store).Read(t.Context(), store.ReadLogParams{Limit: 100})
 				kinds := make(map[store.EventKind]int)
 				for _, e := range page.Entries {
 					if e.Node == "n1" {

@@ -87,12 +87,12 @@ func (f *fixture) lastSeen() (notBefore, notAfter map[string]time.Time) {
 	f.t.Helper()
 	notBefore, notAfter = make(map[string]time.Time), make(map[string]time.Time)
 	early := time.Now()
-	seen, err := f.scheduler.Store.LastSeen(f.t.Context())
+	all, err := f.scheduler.Store.Overdue(f.t.Context(), 0)
 	late := time.Now()
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for _, n := range seen {
+	for _, n := range all.Nodes {
 		notBefore[string(n.Node)], notAfter[string(n.Node)] = early.Add(-n.Age), late.Add(-n.Age)
 	}
 	return notBefore, notAfter

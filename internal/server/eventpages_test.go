@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -28,7 +29,7 @@ func TestEventsNewestFirst(t *testing.T) {
 		log = append(log, e)
 	}
 	for batch := range slices.Chunk(log, 250) {
-		if err := ts.scheduler.Store.AppendEvents(t.Context(), batch); err != nil {
+		if err := journal.EventLog(ts.scheduler.Store).Append(t.Context(), batch); err != nil {
 			t.Fatal(err)
 		}
 	}

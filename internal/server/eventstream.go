@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -30,7 +31,7 @@ const (
 // eventStreams send the event log as it grows, as server-sent events.
 type eventStreams struct {
 	responder
-	log      store.Events
+	log      journal.Log[store.Event]
 	access   *accessControl
 	stopping *atomic.Bool
 	limit    *streamLimit
@@ -95,7 +96,7 @@ func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
 		if next, err := s.read(r.Context(), maxEvents); err == nil { // else it is read at the next time
 			page = next
 		} else {
-			page = store.LogPage[store.Event]{}
+			page = journal.Page[store.Event]{}
 		}
 	}
 }
@@ -138,7 +139,7 @@ func readSeconds(q url.Values, otherwise time.Duration) (time.Duration, *wire.Er
 }
 
 // begin reads the events after the position, or finds the end of the log if there is none.
-func (s *eventStream) begin(ctx context.Context) (first store.LogPage[store.Event], _ *wire.Error) {
+func (s *eventStream) begin(ctx context.Context) (first journal.Page[store.Event], _ *wire.Error) {
 	if s.after != "" {
 		page, err := s.read(ctx, maxEvents)
 		if err != nil {
@@ -153,8 +154,8 @@ func (s *eventStream) begin(ctx context.Context) (first store.LogPage[store.Even
 }
 
 // read reads the log from where it was read to.
-func (s *eventStream) read(ctx context.Context, limit int) (store.LogPage[store.Event], error) {
-	page, err := s.log.ReadEvents(ctx, store.ReadLogParams{After: s.after, Limit: limit})
+func (s *eventStream) read(ctx context.Context, limit int) (journal.Page[store.Event], error) {
+	page, err := s.log.Read(ctx, store.ReadLogParams{After: s.after, Limit: limit})
 	if err == nil && len(page.Entries) > 0 {
 		s.after = page.Entries[len(page.Entries)-1].ID
 	}
@@ -163,7 +164,7 @@ func (s *eventStream) read(ctx context.Context, limit int) (store.LogPage[store.
 
 // send sends the events of a page that the caller asked for and may see, or a comment if nothing was sent for a while. It reports whether
 // the client is still there.
-func (s *eventStream) send(page store.LogPage[store.Event]) bool {
+func (s *eventStream) send(page journal.Page[store.Event]) bool {
 	var buf bytes.Buffer
 	if page.Gap {
 		buf.WriteString("event: gap\ndata: {}\n\n")

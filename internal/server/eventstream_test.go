@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -105,7 +106,7 @@ func TestEventStream(t *testing.T) {
 	last := all.want("node_registered n1", "node_registered n2")
 	onlyN2.want("node_registered n2")
 	all.cancel()
-	if err := ts.scheduler.Store.AppendEvents(t.Context(), []store.Event{
+	if err := journal.EventLog(ts.scheduler.Store).Append(t.Context(), []store.Event{
 		{Kind: store.EventNodeEjected, Node: "n1", At: time.Now()}, {Kind: store.EventStatsLeader, Instance: "i-2", At: time.Now()}, {Kind: store.EventNodeReadmitted, Node: "n1", At: time.Now()},
 	}); err != nil {
 		t.Fatal(err)

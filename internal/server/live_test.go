@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -92,7 +93,7 @@ func TestLiveStream(t *testing.T) {
 	t.Parallel()
 	ts := startMatrix(t)
 	all, acme := ts.openLive(ts.login(keySecret("operator")), ""), ts.openLive(nil, keySecret("viewer-acme"))
-	if err := ts.scheduler.Store.AppendEvents(t.Context(), []store.Event{
+	if err := journal.EventLog(ts.scheduler.Store).Append(t.Context(), []store.Event{
 		{Kind: store.EventNodeEjected, Node: "beta-1", Tenant: "beta", At: time.Now()},
 		{Kind: store.EventNodeEjected, Node: "acme-1", Tenant: "acme", At: time.Now()},
 		{Kind: store.EventNodeEjected, Node: "shared", At: time.Now()},

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -24,7 +25,7 @@ const maxLiveEvents = 1024
 
 // liveFeed reads the event log and the statistics once for all streams of an instance, and encodes them once.
 type liveFeed struct {
-	log     store.Events
+	log     journal.Log[store.Event]
 	stats   StatsReader
 	reading atomic.Bool // one stream reads for all
 
@@ -39,7 +40,7 @@ type liveFeed struct {
 	point   []byte // encoded
 }
 
-func newLiveFeed(log store.Events, stats StatsReader) *liveFeed {
+func newLiveFeed(log journal.Log[store.Event], stats StatsReader) *liveFeed {
 	return &liveFeed{log: log, stats: stats, mu: run.NewMutex("server_live")}
 }
 
@@ -74,7 +75,7 @@ func (f *liveFeed) refresh(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), feedTimeout)
 	defer cancel()
-	page, err := f.log.ReadEvents(ctx, store.ReadLogParams{After: after, Limit: limit})
+	page, err := f.log.Read(ctx, store.ReadLogParams{After: after, Limit: limit})
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.readAt = time.Now()
@@ -92,7 +93,7 @@ func (f *liveFeed) refresh(ctx context.Context) {
 }
 
 // add adds the events of a page. After a gap of the log, streams must not find the number that they expect.
-func (f *liveFeed) add(page store.LogPage[store.Event]) {
+func (f *liveFeed) add(page journal.Page[store.Event]) {
 	if page.Gap {
 		f.next, f.events = f.next+1, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -13,49 +14,45 @@ import (
 // logCopy is this instance's copy of a log, for reads of the whole: those that look for entries. A read gets what was added since the last
 // one, so that it costs about the same however many entries there are; the first one reads the log. Other reads go to the store.
 type logCopy[T any] struct {
-	read func(context.Context, store.ReadLogParams) (store.LogPage[T], error)
+	read func(context.Context, store.ReadLogParams) (journal.Page[T], error)
 	id   func(*T) string
 
 	turn    chan struct{} // holds an element while the copy is brought up to date; guards entries
 	entries []T           // the oldest first; never changed, only replaced and appended to
 }
 
-func newAuditCopy(log store.Audit) *logCopy[store.AuditEntry] {
-	return newLogCopy(func(ctx context.Context, p store.ReadLogParams) (store.LogPage[store.AuditEntry], error) {
-		return log.ReadAudit(ctx, p)
-	}, func(e *store.AuditEntry) string { return e.ID })
+func newAuditCopy(log journal.Log[store.AuditEntry]) *logCopy[store.AuditEntry] {
+	return newLogCopy(log.Read, func(e *store.AuditEntry) string { return e.ID })
 }
 
-func newEventCopy(log store.Events) *logCopy[store.Event] {
-	return newLogCopy(func(ctx context.Context, p store.ReadLogParams) (store.LogPage[store.Event], error) {
-		return log.ReadEvents(ctx, p)
-	}, func(e *store.Event) string { return e.ID })
+func newEventCopy(log journal.Log[store.Event]) *logCopy[store.Event] {
+	return newLogCopy(log.Read, func(e *store.Event) string { return e.ID })
 }
 
-func newLogCopy[T any](read func(context.Context, store.ReadLogParams) (store.LogPage[T], error), id func(*T) string) *logCopy[T] {
+func newLogCopy[T any](read func(context.Context, store.ReadLogParams) (journal.Page[T], error), id func(*T) string) *logCopy[T] {
 	return &logCopy[T]{read: read, id: id, turn: make(chan struct{}, 1)}
 }
 
 // page reads a part of the log as the store does.
-func (l *logCopy[T]) page(ctx context.Context, p store.ReadLogParams) (store.LogPage[T], error) {
+func (l *logCopy[T]) page(ctx context.Context, p store.ReadLogParams) (journal.Page[T], error) {
 	if p.Limit < store.MaxLogEntries {
 		return l.read(ctx, p)
 	}
 	entries, err := l.update(ctx)
 	switch {
 	case err != nil:
-		return store.LogPage[T]{}, err
+		return journal.Page[T]{}, err
 	case p.After != "":
 		from, gap, err := l.find(ctx, entries, p.After, store.ReadLogParams{After: p.After, Limit: 1})
 		if err != nil || from < 0 {
-			return store.LogPage[T]{Gap: gap}, err
+			return journal.Page[T]{Gap: gap}, err
 		}
-		return store.LogPage[T]{Entries: entries[from:], Gap: gap}, nil
+		return journal.Page[T]{Entries: entries[from:], Gap: gap}, nil
 	case p.Before != "":
 		last, _, err := l.find(ctx, entries, p.Before, store.ReadLogParams{Before: p.Before, Limit: 1})
-		return store.LogPage[T]{Entries: entries[:last+1]}, err
+		return journal.Page[T]{Entries: entries[:last+1]}, err
 	}
-	return store.LogPage[T]{Entries: entries}, nil
+	return journal.Page[T]{Entries: entries}, nil
 }
 
 // A search pauses after so many entries: with every processor busy, the answers that dispatches wait for are noticed only when one is not.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
@@ -18,8 +19,8 @@ func TestCopyOfALog(t *testing.T) {
 	st := memstore.New(store.Timing{})
 	defer st.Close()
 	read := 0
-	log := newLogCopy(func(ctx context.Context, p store.ReadLogParams) (store.LogPage[store.Event], error) {
-		page, err := st.ReadEvents(ctx, p)
+	log := newLogCopy(func(ctx context.Context, p store.ReadLogParams) (journal.Page[store.Event], error) {
+		page, err := journal.EventLog(st).Read(ctx, p)
 		read += len(page.Entries)
 		return page, err
 	}, func(e *store.Event) string { return e.ID })
@@ -30,14 +31,14 @@ func TestCopyOfALog(t *testing.T) {
 			appended++
 			events[i].Detail = fmt.Sprint(appended)
 		}
-		if err := st.AppendEvents(t.Context(), events); err != nil {
+		if err := journal.EventLog(st).Append(t.Context(), events); err != nil {
 			t.Fatal(err)
 		}
 	}
 	check := func(p store.ReadLogParams) {
 		t.Helper()
 		p.Limit = store.MaxLogEntries
-		want, wantErr := st.ReadEvents(t.Context(), p)
+		want, wantErr := journal.EventLog(st).Read(t.Context(), p)
 		got, err := log.page(t.Context(), p)
 		if (err == nil) != (wantErr == nil) || got.Gap != want.Gap {
 			t.Errorf("%+v: gap %v, %v; want %v, %v", p, got.Gap, err, want.Gap, wantErr)
@@ -50,7 +51,7 @@ func TestCopyOfALog(t *testing.T) {
 	for _, n := range []int{1, 2, 2500, store.MaxLogEntries, 3} {
 		before := read
 		add(n)
-		all, err := st.ReadEvents(t.Context(), store.ReadLogParams{Limit: store.MaxLogEntries})
+		all, err := journal.EventLog(st).Read(t.Context(), store.ReadLogParams{Limit: store.MaxLogEntries})
 		if err != nil {
 			t.Fatal(err)
 		}

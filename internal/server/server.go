@@ -43,7 +43,7 @@ type Options struct {
 	Nodes *nodes.Registry
 	// Catalog has the names and versions of services.
 	Catalog *health.Catalog
-	Events  store.Events
+	Events  journal.Log[store.Event]
 	Metrics *telemetry.Metrics
 	Log     *slog.Logger
 	Version wire.VersionResponse
@@ -122,7 +122,7 @@ type Access struct {
 	LoginTTL time.Duration
 	// Audit records changes of state and denials in the log AuditLog, among others.
 	Audit    *journal.Audit
-	AuditLog store.Audit
+	AuditLog journal.Log[store.AuditEntry]
 	// Revocations has the callers that are not valid any more.
 	Revocations *revocation.Follower
 	// Peers sends requests to other instances. PeerSecrets verify theirs.

@@ -121,7 +121,7 @@ func TestCoverageEvents(t *testing.T) {
 			ended, cancel := context.WithCancel(t.Context())
 			cancel()
 			recorder.Run(ended, st) // writes what is queued
-			page, err := st.ReadEvents(t.Context(), store.ReadLogParams{Limit: 100})
+			page, err := journal.EventLog(st).Read(t.Context(), store.ReadLogParams{Limit: 100})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -38,12 +37,4 @@ type AuditEntry struct {
 	Instance core.InstanceID `json:"instance"`
 	// Suppressed is how many denials of the same address were left out before this entry.
 	Suppressed int `json:"suppressed,omitempty"`
-}
-
-// Audit is a log of who changed what, and of denials. Old entries are dropped.
-type Audit interface {
-	// AppendAudit appends entries in their order. After a lost reply the caller repeats the call, and the log may have them twice.
-	AppendAudit(ctx context.Context, entries []AuditEntry) error
-	// ReadAudit reads entries in the order of the log.
-	ReadAudit(ctx context.Context, p ReadLogParams) (LogPage[AuditEntry], error)
 }

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -60,12 +59,4 @@ type Event struct {
 	// Direction is the one whose coverage has changed, and Ready how many ready nodes it has.
 	Direction core.Direction `json:"direction,omitzero"`
 	Ready     int            `json:"ready,omitempty"`
-}
-
-// Events is a log of what happened to the fleet. Old entries are dropped.
-type Events interface {
-	// AppendEvents appends events in their order. After a lost reply the caller repeats the call, and the log may have them twice.
-	AppendEvents(ctx context.Context, events []Event) error
-	// ReadEvents reads events in the order of the log.
-	ReadEvents(ctx context.Context, p ReadLogParams) (LogPage[Event], error)
 }

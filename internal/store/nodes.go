@@ -45,24 +45,32 @@ type Nodes interface {
 
 // NodeReader is the read side of the fleet.
 type NodeReader interface {
-	// Node returns a node, ErrNoNode if it is not registered.
-	Node(ctx context.Context, id core.NodeID) (NodeStatus, error)
 	// Nodes returns registered nodes, silent ones included: all of them, or the ones with the ids, in the order of the ids and
 	// without those that are not registered.
 	Nodes(ctx context.Context, ids ...core.NodeID) ([]NodeStatus, error)
-	// LastSeen returns how long ago each registered node last sent a heartbeat or registered. It may lag behind Node by a fraction
-	// of a second.
-	LastSeen(ctx context.Context) ([]LastSeen, error)
-	// Overdue returns the nodes that LastSeen would return with an age of at least after, and what is true of all the others. It costs
-	// little while few nodes are overdue, however many there are.
+	// Overdue returns the nodes that last sent a heartbeat, or registered, at least after ago, and what is true of all the others; with 0 it
+	// returns all nodes, otherwise it costs little while few nodes are overdue, however many there are. It may lag behind Nodes by a
+	// fraction of a second.
 	Overdue(ctx context.Context, after time.Duration) (Overdue, error)
 	// Digests returns a digest of every registered node, silent ones included: a node whose epoch and version the caller knows need not
-	// be read. It lags behind Node by at most one heartbeat of the node; a node of which only the time is known has the epoch 0.
+	// be read. It lags behind Nodes by at most one heartbeat of the node; a node of which only the time is known has the epoch 0.
 	Digests(ctx context.Context) ([]NodeDigest, error)
 	// Watch calls fn with every change until the context ends, and then returns an error. Changes of one node come in their order, and
 	// several that follow closely may come as one. That a silent node sends heartbeats again is a change too. Watch calls ready once no
 	// change that is made after that call can be missed.
 	Watch(ctx context.Context, ready func(), fn func(Change)) error
+}
+
+// ReadNode returns a node, ErrNoNode if it is not registered.
+func ReadNode(ctx context.Context, r NodeReader, id core.NodeID) (NodeStatus, error) {
+	found, err := r.Nodes(ctx, id)
+	switch {
+	case err != nil:
+		return NodeStatus{}, err
+	case len(found) == 0:
+		return NodeStatus{}, ErrNoNode
+	}
+	return found[0], nil
 }
 
 // ActiveJob is an element of the list of jobs that a node sends: it has received the job, and its result is not acknowledged yet.

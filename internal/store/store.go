@@ -40,8 +40,7 @@ type Store interface {
 	Outbox
 	Sessions
 	LastNodes
-	Events
-	Audit
+	Logs
 	Revocations
 	Instances
 	Inboxes

@@ -293,7 +293,7 @@ func testWithheldSlots(t *testing.T, h *Harness) {
 		}
 	}
 	check("probe", h.occupancy(t, "node-a"))
-	status, err := h.Store.Node(t.Context(), "node-a")
+	status, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // readNode reads a node.
 func readNode(t *testing.T, h *Harness, id core.NodeID) (*core.Node, error) {
 	t.Helper()
-	status, err := h.Store.Node(t.Context(), id)
+	status, err := store.ReadNode(t.Context(), h.Store, id)
 	return status.Node, err
 }
 
@@ -81,7 +81,7 @@ func testRepeatedAdmission(t *testing.T, h *Harness) {
 	h.register(t, "node-a", 4)
 	read := func() store.NodeStatus {
 		t.Helper()
-		status, err := h.Store.Node(t.Context(), "node-a")
+		status, err := store.ReadNode(t.Context(), h.Store, "node-a")
 		if err != nil {
 			t.Fatal(err)
 		}

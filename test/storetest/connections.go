@@ -34,7 +34,7 @@ func testLostConnection(t *testing.T, h *Harness) {
 	if !h.commit(t, leaseRef("node-a", "job-1")) {
 		t.Error("a disconnected node lost the job it had")
 	}
-	status, err := h.Store.Node(t.Context(), "node-a")
+	status, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil || !status.Node.Disconnected || !status.Closed || status.Running != 1 {
 		t.Errorf("status %+v of %+v, %v; want it disconnected, closed, with its job", status.Occupancy, status.Node, err)
 	}
@@ -50,7 +50,7 @@ func testSilentConnection(t *testing.T, h *Harness) {
 	h.mustReserve(t, n, "job-1")
 	report := store.ConnectParams{Node: n.ID, Epoch: n.Epoch, Connection: 1, Lost: true, SilentFor: 2 * time.Second}
 	silent := h.connectWith(t, report)
-	status, err := h.Store.Node(t.Context(), n.ID)
+	status, err := store.ReadNode(t.Context(), h.Store, n.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func testDisconnectIsNoHeartbeat(t *testing.T, h *Harness) {
 	n := h.registerOver(t, "node-a", 1)
 	h.Wait(h.Timing.Presence / 2)
 	h.connect(t, n, 1, true)
-	status, err := h.Store.Node(t.Context(), n.ID)
+	status, err := store.ReadNode(t.Context(), h.Store, n.ID)
 	if err != nil || status.Age < h.Timing.Presence/2-h.Slack {
 		t.Errorf("last seen %v ago, %v; the loss of a connection is no heartbeat", status.Age, err)
 	}

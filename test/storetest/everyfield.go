@@ -18,8 +18,6 @@ var fieldBehaviours = []behaviour{
 	{"an admission keeps every field", testAdmissionFields},
 	{"a mark keeps every field but its reason", testMarkFields},
 	{"a session keeps every field of its state", testSessionFields},
-	{"an event keeps every field", testEventFields},
-	{"an audit entry keeps every field", testAuditFields},
 	{"a revocation keeps every field", testRevocationFields},
 	{"a setting keeps every field", testSettingFields},
 	{"a waiter keeps every field", testWaiterFields},
@@ -96,7 +94,7 @@ func testDeclaredFields(t *testing.T, h *Harness) {
 // declared returns what a node of the store declares.
 func (h *Harness) declared(t *testing.T, id core.NodeID) core.Node {
 	t.Helper()
-	status, err := h.Store.Node(t.Context(), id)
+	status, err := store.ReadNode(t.Context(), h.Store, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +114,7 @@ func testAdmissionFields(t *testing.T, h *Harness) {
 			if _, admitted, err := h.Store.Admit(t.Context(), p); err != nil || !admitted {
 				t.Fatalf("admit: %v, %v", admitted, err)
 			}
-			status, err := h.Store.Node(t.Context(), "node-a")
+			status, err := store.ReadNode(t.Context(), h.Store, "node-a")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -167,40 +165,6 @@ func testSessionFields(t *testing.T, h *Harness) {
 				t.Fatal(err)
 			}
 			return got
-		},
-	}.Check(t)
-}
-
-func testEventFields(t *testing.T, h *Harness) {
-	Fields[store.Event]{
-		Except: []string{"ID"},
-		Keep: func(t *testing.T, e store.Event) store.Event {
-			if err := h.Store.AppendEvents(t.Context(), []store.Event{e}); err != nil {
-				t.Fatal(err)
-			}
-			page, err := h.Store.ReadEvents(t.Context(), store.ReadLogParams{Limit: 1})
-			if err != nil || len(page.Entries) != 1 {
-				t.Fatalf("read: %v, %v", page, err)
-			}
-			page.Entries[0].ID = ""
-			return page.Entries[0]
-		},
-	}.Check(t)
-}
-
-func testAuditFields(t *testing.T, h *Harness) {
-	Fields[store.AuditEntry]{
-		Except: []string{"ID"},
-		Keep: func(t *testing.T, e store.AuditEntry) store.AuditEntry {
-			if err := h.Store.AppendAudit(t.Context(), []store.AuditEntry{e}); err != nil {
-				t.Fatal(err)
-			}
-			page, err := h.Store.ReadAudit(t.Context(), store.ReadLogParams{Limit: 1})
-			if err != nil || len(page.Entries) != 1 {
-				t.Fatalf("read: %v, %v", page, err)
-			}
-			page.Entries[0].ID = ""
-			return page.Entries[0]
 		},
 	}.Check(t)
 }

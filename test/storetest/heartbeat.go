@@ -76,12 +76,12 @@ func testHeartbeatOnBehalf(t *testing.T, h *Harness) {
 	if err != nil || result.Verdict != store.OK || result.Node.Health != core.HealthOffline || result.Age < silence {
 		t.Errorf("%s, %+v last seen %s ago, %v", result.Verdict, result.Node, result.Age, err)
 	}
-	if now, err := h.Store.Node(t.Context(), "node-a"); err != nil || now.Node.Health != core.HealthOffline || now.Age < silence {
+	if now, err := store.ReadNode(t.Context(), h.Store, "node-a"); err != nil || now.Node.Health != core.HealthOffline || now.Age < silence {
 		t.Errorf("after that: %+v, %v", now, err)
 	}
 	h.Wait(h.Timing.Presence/2 + h.Slack) // last-seen times may be written in batches
-	seen, err := h.Store.LastSeen(t.Context())
-	if err != nil || len(seen) != 1 || seen[0].Age < h.Timing.Presence {
+	seen, err := h.Store.Overdue(t.Context(), 0)
+	if err != nil || len(seen.Nodes) != 1 || seen.Nodes[0].Age < h.Timing.Presence {
 		t.Errorf("last seen: %+v, %v", seen, err)
 	}
 }
@@ -89,7 +89,7 @@ func testHeartbeatOnBehalf(t *testing.T, h *Harness) {
 func testStaleHeartbeats(t *testing.T, h *Harness) {
 	n := h.register(t, "node-a", 2)
 	h.heartbeat(t, n, heartbeat{seq: 5})
-	before, err := h.Store.Node(t.Context(), "node-a")
+	before, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func testStaleHeartbeats(t *testing.T, h *Harness) {
 	if result, err = h.Store.Heartbeat(t.Context(), h.heartbeatParams(n, offline)); err != nil || result.Verdict != store.UnknownNode {
 		t.Errorf("a heartbeat of a later epoch: %v, %v; want UNKNOWN_NODE", result.Verdict, err)
 	}
-	after, err := h.Store.Node(t.Context(), "node-a")
+	after, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}

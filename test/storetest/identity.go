@@ -79,7 +79,7 @@ func testNameWithoutJobs(t *testing.T, h *Harness) {
 // wantSecret checks which secret node-a has.
 func wantSecret(t *testing.T, h *Harness, secret string) {
 	t.Helper()
-	status, err := h.Store.Node(t.Context(), "node-a")
+	status, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,14 +92,14 @@ func testPresentNodeNeedsSecret(t *testing.T, h *Harness) {
 	if err := registerAs(t, h, "first"); err != nil {
 		t.Fatal(err)
 	}
-	before, err := h.Store.Node(t.Context(), "node-a")
+	before, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := registerAs(t, h, "second"); !errors.Is(err, store.ErrNameTaken) {
 		t.Errorf("with another secret: %v, want ErrNameTaken", err)
 	}
-	after, err := h.Store.Node(t.Context(), "node-a")
+	after, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil || after.Node.Epoch != before.Node.Epoch {
 		t.Errorf("a refused registration began an epoch: %v, %v", after.Node, err)
 	}
@@ -150,7 +150,7 @@ func testHeartbeatKeepsSecret(t *testing.T, h *Harness) {
 	if err := registerAs(t, h, "first"); err != nil {
 		t.Fatal(err)
 	}
-	status, err := h.Store.Node(t.Context(), "node-a")
+	status, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ func testKeepAlive(t *testing.T, h *Harness) {
 			}
 		}
 		h.wantOccupancy(t, node, store.Occupancy{Max: 6, Reserved: 1, Running: 3, Foreign: 1})
-		if s, err := h.Store.Node(t.Context(), node); err != nil || s.Closed || s.Age > h.Timing.Presence/2 {
+		if s, err := store.ReadNode(t.Context(), h.Store, node); err != nil || s.Closed || s.Age > h.Timing.Presence/2 {
 			t.Errorf("the node is %+v, %v", s, err)
 		}
 		h.mustReserve(t, n, "last")
@@ -67,12 +67,12 @@ func testKeepAliveChangesNothingElse(t *testing.T, h *Harness) {
 	}
 	n := r.Node
 	h.heartbeat(t, n, heartbeat{seq: 5, count: new(2)})
-	before, err := h.Store.Node(t.Context(), n.ID)
+	before, err := store.ReadNode(t.Context(), h.Store, n.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.keepAlive(t, n, false)
-	after, err := h.Store.Node(t.Context(), n.ID)
+	after, err := store.ReadNode(t.Context(), h.Store, n.ID)
 	if diff := cmp.Diff(before.Node, after.Node); diff != "" || err != nil || after.Load != before.Load ||
 		after.Occupancy != before.Occupancy || !after.Held {
 		t.Errorf("(-before +after):\n%s%v, %+v %+v, was %+v %+v", diff, err, after.Load, after.Occupancy, before.Load, before.Occupancy)

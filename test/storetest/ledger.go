@@ -150,7 +150,7 @@ func testReserveKeepsUnfinishedJobs(t *testing.T, h *Harness) {
 
 func testOutdatedHandle(t *testing.T, h *Harness) {
 	h.register(t, "node-a", 1)
-	before, err := h.Store.Node(t.Context(), "node-a")
+	before, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}

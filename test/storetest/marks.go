@@ -143,7 +143,7 @@ func testReadySince(t *testing.T, h *Harness) {
 		if step.ready {
 			want = n.Version
 		}
-		stored, err := h.Store.Node(t.Context(), n.ID)
+		stored, err := store.ReadNode(t.Context(), h.Store, n.ID)
 		if err != nil {
 			t.Fatal(err)
 		}

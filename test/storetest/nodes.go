@@ -27,7 +27,7 @@ var nodeBehaviours = []behaviour{
 func testSilentNodeIsListed(t *testing.T, h *Harness) {
 	n := h.register(t, "node-a", 3)
 	h.Wait(2 * h.Timing.Presence)
-	status, err := h.Store.Node(t.Context(), "node-a")
+	status, err := store.ReadNode(t.Context(), h.Store, "node-a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,8 +43,8 @@ func testSilentNodeIsListed(t *testing.T, h *Harness) {
 	if err != nil || len(all) != 1 || all[0].Node.ID != "node-a" {
 		t.Errorf("nodes: %v, %v; want node-a alone", all, err)
 	}
-	seen, err := h.Store.LastSeen(t.Context())
-	if err != nil || len(seen) != 1 || seen[0].Node != "node-a" || seen[0].Age < 2*h.Timing.Presence-h.Slack {
+	seen, err := h.Store.Overdue(t.Context(), 0)
+	if err != nil || len(seen.Nodes) != 1 || seen.Nodes[0].Node != "node-a" || seen.Nodes[0].Age < 2*h.Timing.Presence-h.Slack {
 		t.Errorf("last seen: %v, %v; want node-a alone, silent", seen, err)
 	}
 }
@@ -60,7 +60,7 @@ func testNodesByID(t *testing.T, h *Harness) {
 }
 
 func testUnknownNode(t *testing.T, h *Harness) {
-	if _, err := h.Store.Node(t.Context(), "node-x"); !errors.Is(err, store.ErrNoNode) {
+	if _, err := store.ReadNode(t.Context(), h.Store, "node-x"); !errors.Is(err, store.ErrNoNode) {
 		t.Errorf("node: %v, want ErrNoNode", err)
 	}
 	if _, err := h.Store.Drain(t.Context(), store.DrainParams{Node: "node-x", Drained: true}); !errors.Is(err, store.ErrNoNode) {
@@ -189,7 +189,7 @@ func testRemove(t *testing.T, h *Harness) {
 	if removed, err := h.Store.Remove(t.Context(), store.RemoveParams{Node: "node-a", Epoch: n.Epoch + 1}); err != nil || removed {
 		t.Errorf("removed in another epoch: %v, %v", removed, err)
 	}
-	if _, err := h.Store.Node(t.Context(), "node-a"); err != nil {
+	if _, err := store.ReadNode(t.Context(), h.Store, "node-a"); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 { // the second call changes nothing
@@ -215,7 +215,7 @@ func testRemoveOnlySilentNodes(t *testing.T, h *Harness) {
 			if _, err := h.Store.Remove(t.Context(), store.RemoveParams{Node: n.ID, SilentFor: c.silentFor}); err != nil {
 				t.Fatal(err)
 			}
-			_, err := h.Store.Node(t.Context(), n.ID)
+			_, err := store.ReadNode(t.Context(), h.Store, n.ID)
 			if c.registered && time.Since(began) >= c.silentFor {
 				return false
 			}

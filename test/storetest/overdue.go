@@ -88,7 +88,7 @@ func testOverdueNodes(t *testing.T, h *Harness) {
 // declaredNow reads a node.
 func declaredNow(t *testing.T, h *Harness, id core.NodeID) *core.Node {
 	t.Helper()
-	status, err := h.Store.Node(t.Context(), id)
+	status, err := store.ReadNode(t.Context(), h.Store, id)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,7 +9,7 @@ import (
 )
 
 // RepeatingStore repeats every write, as a caller does that lost the first reply. A store that passes the suite through it is
-// idempotent. Allow, Post, AppendEvents and AppendAudit count each call, and are not
+// idempotent. Allow, Post and AppendLog count each call, and are not
 // repeated; neither is Offer, whose offers are taken back if their reply is lost.
 type RepeatingStore struct{ store.Store }
 

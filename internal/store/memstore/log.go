@@ -11,30 +11,30 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// logOf holds the newest entries of a log. The position of an entry is when the store was made and the entry's number, from 1: a
+// log holds the newest entries of a log. The position of an entry is when the store was made and the entry's number, from 1: a
 // position of an earlier process is recognised.
-type logOf[T any] struct {
+type log struct {
 	mu      run.Mutex
-	entries []T
+	entries []store.LogEntry
 	last    int // the number of the last entry
 }
 
-func newLog[T any]() logOf[T] { return logOf[T]{mu: run.NewMutex("memstore_logs")} }
+func newLog() *log { return &log{mu: run.NewMutex("memstore_logs")} }
 
 // logPrefix begins the positions of this store.
 func (s *Store) logPrefix() string { return strconv.FormatInt(s.base.UnixMilli(), 10) }
 
-// appendLog appends entries to a log. setID sets the position of an entry.
-func appendLog[T any](ctx context.Context, l *logOf[T], prefix string, entries []T, setID func(*T, string)) error {
+// AppendLog implements store.Logs.
+func (s *Store) AppendLog(ctx context.Context, name store.Log, entries [][]byte) error {
+	l := s.logs[name]
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for _, e := range entries {
+	for _, body := range entries {
 		l.last++
-		setID(&e, prefix+"-"+strconv.Itoa(l.last))
-		l.entries = append(l.entries, e)
+		l.entries = append(l.entries, store.LogEntry{ID: s.logPrefix() + "-" + strconv.Itoa(l.last), Body: slices.Clone(body)})
 	}
 	if len(l.entries) > 2*store.MaxLogEntries { // drop many at a time: each drop copies the rest
 		l.entries = slices.Clone(l.entries[len(l.entries)-store.MaxLogEntries:])
@@ -56,8 +56,9 @@ func parsePosition(position, prefix string) (int, error) {
 	return n, nil
 }
 
-// readLog reads a part of a log.
-func readLog[T any](l *logOf[T], prefix string, p store.ReadLogParams) (store.LogPage[T], error) {
+// ReadLog implements store.Logs. The bodies are not changed by anybody.
+func (s *Store) ReadLog(_ context.Context, name store.Log, p store.ReadLogParams) (store.LogPage, error) {
+	l, prefix := s.logs[name], s.logPrefix()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	kept := l.entries[max(0, len(l.entries)-store.MaxLogEntries):]
@@ -66,36 +67,16 @@ func readLog[T any](l *logOf[T], prefix string, p store.ReadLogParams) (store.Lo
 		if p.Before != "" {
 			before, err := parsePosition(p.Before, prefix)
 			if err != nil {
-				return store.LogPage[T]{}, err
+				return store.LogPage{}, err
 			}
 			kept = kept[:min(max(0, before-1-first), len(kept))]
 		}
-		return store.LogPage[T]{Entries: slices.Clone(kept[max(0, len(kept)-p.Limit):])}, nil
+		return store.LogPage{Entries: slices.Clone(kept[max(0, len(kept)-p.Limit):])}, nil
 	}
 	after, err := parsePosition(p.After, prefix)
 	if err != nil {
-		return store.LogPage[T]{}, err
+		return store.LogPage{}, err
 	}
 	from := min(max(0, after-first), len(kept))
-	return store.LogPage[T]{Entries: slices.Clone(kept[from:min(len(kept), from+p.Limit)]), Gap: after < first}, nil
-}
-
-// AppendEvents implements store.Events.
-func (s *Store) AppendEvents(ctx context.Context, events []store.Event) error {
-	return appendLog(ctx, &s.events, s.logPrefix(), events, func(e *store.Event, id string) { e.ID = id })
-}
-
-// ReadEvents implements store.Events.
-func (s *Store) ReadEvents(_ context.Context, p store.ReadLogParams) (store.LogPage[store.Event], error) {
-	return readLog(&s.events, s.logPrefix(), p)
-}
-
-// AppendAudit implements store.Audit.
-func (s *Store) AppendAudit(ctx context.Context, entries []store.AuditEntry) error {
-	return appendLog(ctx, &s.audit, s.logPrefix(), entries, func(e *store.AuditEntry, id string) { e.ID = id })
-}
-
-// ReadAudit implements store.Audit.
-func (s *Store) ReadAudit(_ context.Context, p store.ReadLogParams) (store.LogPage[store.AuditEntry], error) {
-	return readLog(&s.audit, s.logPrefix(), p)
+	return store.LogPage{Entries: slices.Clone(kept[from:min(len(kept), from+p.Limit)]), Gap: after < first}, nil
 }

@@ -31,8 +31,7 @@ type Store struct {
 	watchers    watchers
 	sessions    sessions
 	lastNodes   lastNodes
-	events      logOf[store.Event]
-	audit       logOf[store.AuditEntry]
+	logs        map[store.Log]*log // never changed
 	revocations revocations
 	board       board
 	stats       stats
@@ -62,9 +61,9 @@ func New(timing store.Timing) *Store {
 	s.sessions.mu = run.NewMutex("memstore_sessions")
 	s.sessions.streams = make(map[core.SessionRef]*stream)
 	s.sessions.states = make(map[core.SessionKey]state)
-	s.events, s.audit = newLog[store.Event](), newLog[store.AuditEntry]()
 	s.lastNodes.mu = run.NewMutex("memstore_last_nodes")
 	s.lastNodes.nodes = make(map[core.SessionKey]lastNode)
+	s.logs = map[store.Log]*log{store.EventLog: newLog(), store.AuditLog: newLog()}
 	s.revocations.mu = run.NewMutex("memstore_revocations")
 	s.revocations.entries = make(map[store.RevocationTarget]store.Revocation)
 	s.instances.mu = run.NewMutex("memstore_instances")

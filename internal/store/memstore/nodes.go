@@ -229,16 +229,6 @@ func (s *Store) Remove(ctx context.Context, p store.RemoveParams) (bool, error) 
 	return true, nil
 }
 
-// Node implements store.NodeReader.
-func (s *Store) Node(_ context.Context, id core.NodeID) (store.NodeStatus, error) {
-	n := s.lockNode(nil, id)
-	if n == nil {
-		return store.NodeStatus{}, store.ErrNoNode
-	}
-	defer n.mu.Unlock()
-	return s.status(n, s.now()), nil
-}
-
 // Nodes implements store.NodeReader.
 func (s *Store) Nodes(_ context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	var all []store.NodeStatus
@@ -260,30 +250,22 @@ func (s *Store) Nodes(_ context.Context, ids ...core.NodeID) ([]store.NodeStatus
 	return all, nil
 }
 
-// LastSeen implements store.NodeReader.
-func (s *Store) LastSeen(context.Context) ([]store.LastSeen, error) {
-	var all []store.LastSeen
+// Overdue implements store.NodeReader.
+func (s *Store) Overdue(_ context.Context, after time.Duration) (store.Overdue, error) {
+	var found store.Overdue
 	now := s.now()
 	s.eachNode(func(n *node) {
 		n.mu.Lock()
-		all = append(all, store.LastSeen{Node: n.current.ID, Age: n.silence(now)})
+		seen := store.LastSeen{Node: n.current.ID, Age: n.silence(now)}
 		n.mu.Unlock()
-	})
-	return all, nil
-}
-
-// Overdue implements store.NodeReader.
-func (s *Store) Overdue(ctx context.Context, after time.Duration) (store.Overdue, error) {
-	all, err := s.LastSeen(ctx)
-	found := store.Overdue{Registered: len(all)}
-	for _, seen := range all {
+		found.Registered++
 		if seen.Age >= after {
 			found.Nodes = append(found.Nodes, seen)
 		} else {
 			found.Oldest = max(found.Oldest, seen.Age)
 		}
-	}
-	return found, err
+	})
+	return found, nil
 }
 
 // Digests implements store.NodeReader.

@@ -4,8 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/rueidis"
-
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
@@ -33,7 +31,6 @@ func FuzzDecoders(f *testing.F) {
 		_ = idBefore(a, b)
 		_ = compareEntryIDs(a, b)
 		_ = ageOfEntry(a, 1)
-		_ = decodeEntries([]rueidis.XRangeEntry{{ID: a, FieldValues: map[string]string{logField: b}}}, func(e *store.Event, id string) { e.ID = id })
 		_ = parseReplicas(parseInfo(a + "\n" + b))
 	})
 }

@@ -52,7 +52,7 @@ func Families(prefix, name string) map[string][]string {
 		"digests": list(k.digests(shard)), "changes": list(k.changes()), "job": list(k.job(core.JobID(name))), "outbox": list(k.outbox(session)),
 		"session": list(k.session(session.SessionKey)), "lastNode": list(k.lastNode(session.SessionKey)), "presence": list(k.presence(instance)),
 		"inbox": list(k.inbox(instance)), "deadLetters": list(k.deadLetters(instance)), "claims": list(k.claims(instance)),
-		"replayed": list(k.replayed(instance, name)), "schedulers": list(k.schedulers()), "events": list(k.events()), "audit": list(k.audit()),
+		"replayed": list(k.replayed(instance, name)), "schedulers": list(k.schedulers()), "log": list(k.log(store.EventLog), k.log(store.AuditLog)),
 		"revocations": list(k.revocations()), "rate": list(k.rate(name)), "lock": list(k.lock(name)),
 		"counts": list(k.counts(instance)), "snapshot": list(k.snapshot()), "history": list(k.history()), "setting": list(k.setting(name)),
 		"queue": k.queue(core.PoolID(name)), "openClasses": list(k.openClasses(core.PoolID(name))),

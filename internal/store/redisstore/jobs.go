@@ -262,10 +262,11 @@ func (s *Store) List(ctx context.Context, p store.ListParams) ([]*core.Job, erro
 func (s *Store) unfinished(ctx context.Context, node core.NodeID) ([]core.JobID, error) {
 	nodes := []store.LastSeen{{Node: node}}
 	if node == "" {
-		var err error
-		if nodes, err = s.LastSeen(ctx); err != nil {
+		all, err := s.Overdue(ctx, 0)
+		if err != nil {
 			return nil, err
 		}
+		nodes = all.Nodes
 	}
 	calls := make([]scriptCall, len(nodes))
 	for i := range nodes {

@@ -88,11 +88,8 @@ func (k keys) replayed(to core.InstanceID, name string) string {
 // schedulers returns the key of the list of instances.
 func (k keys) schedulers() string { return k.prefix + ":schedulers:all" }
 
-// events returns the key of the event log.
-func (k keys) events() string { return k.prefix + ":v1:events" }
-
-// audit returns the key of the audit log.
-func (k keys) audit() string { return k.prefix + ":v1:audit" }
+// log returns the key of a log.
+func (k keys) log(name store.Log) string { return k.prefix + ":v1:" + string(name) }
 
 // revocations returns the keys of the list of revocations: the entries by their targets, their times, when they are dropped, and the
 // version of the list.

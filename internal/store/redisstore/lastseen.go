@@ -156,19 +156,17 @@ func (s *Store) shardGroups() [][]int {
 	return allShards
 }
 
-// LastSeen implements store.NodeReader. It also checks the incarnation of the store.
-func (s *Store) LastSeen(ctx context.Context) ([]store.LastSeen, error) {
-	if err := s.confirmIncarnation(ctx); err != nil {
-		return nil, err
-	}
-	var all []store.LastSeen
+// listLastSeen returns when each node was last seen. It makes a call for each shard, so that none blocks Redis for long.
+func (s *Store) listLastSeen(ctx context.Context) (store.Overdue, error) {
+	var all store.Overdue
 	calls := make([]scriptCall, lastSeenShards)
 	for k := range calls {
 		calls[k] = scriptCall{keys: []string{s.keys.lastSeen(k)}}
 	}
 	err := s.client.readEach(ctx, &scriptLastSeen, calls, func(_ int, now int64, r reply) {
-		all = append(all, decodeLastSeen(r.texts(0), now)...)
+		all.Nodes = append(all.Nodes, decodeLastSeen(r.texts(0), now)...)
 	})
+	all.Registered = len(all.Nodes)
 	return all, err
 }
 
@@ -186,6 +184,9 @@ func decodeLastSeen(flat []string, now int64) []store.LastSeen {
 func (s *Store) Overdue(ctx context.Context, after time.Duration) (store.Overdue, error) {
 	if err := s.confirmIncarnation(ctx); err != nil {
 		return store.Overdue{}, err
+	}
+	if after == 0 {
+		return s.listLastSeen(ctx)
 	}
 	var calls []scriptCall
 	for _, shards := range s.shardGroups() {

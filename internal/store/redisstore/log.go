@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
@@ -15,7 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// logField is the field of a stream entry that holds an entry of a log as JSON.
+// logField is the field of a stream entry that holds the body of an entry of a log.
 const logField = "e"
 
 // logPosition is the pattern of positions: ids of stream entries.
@@ -24,34 +23,11 @@ var logPosition = regexp.MustCompile(`^\d{1,19}-\d{1,19}$`)
 // firstPosition is the pattern of the position before which there can be no entry.
 var firstPosition = regexp.MustCompile(`^0+-0+$`)
 
-// AppendEvents implements store.Events.
-func (s *Store) AppendEvents(ctx context.Context, events []store.Event) error {
-	return appendLog(ctx, s.client, s.keys.events(), events)
-}
-
-// ReadEvents implements store.Events.
-func (s *Store) ReadEvents(ctx context.Context, p store.ReadLogParams) (store.LogPage[store.Event], error) {
-	return readLog(ctx, s.client, s.keys.events(), p, func(e *store.Event, id string) { e.ID = id })
-}
-
-// AppendAudit implements store.Audit.
-func (s *Store) AppendAudit(ctx context.Context, entries []store.AuditEntry) error {
-	return appendLog(ctx, s.client, s.keys.audit(), entries)
-}
-
-// ReadAudit implements store.Audit.
-func (s *Store) ReadAudit(ctx context.Context, p store.ReadLogParams) (store.LogPage[store.AuditEntry], error) {
-	return readLog(ctx, s.client, s.keys.audit(), p, func(e *store.AuditEntry, id string) { e.ID = id })
-}
-
-// appendLog appends entries to a log, which is a capped stream. A key of another type is removed first, as by write.
-func appendLog[T any](ctx context.Context, c *client, key string, entries []T) error {
+// AppendLog implements store.Logs. A log is a capped stream. A key of another type is removed first, as by write.
+func (s *Store) AppendLog(ctx context.Context, log store.Log, entries [][]byte) error {
+	c, key := s.client, s.keys.log(log)
 	cmds := make([]rueidis.Completed, len(entries))
-	for i := range entries {
-		body, err := json.Marshal(&entries[i])
-		if err != nil {
-			return err
-		}
+	for i, body := range entries {
 		cmds[i] = c.redis.B().Xadd().Key(key).Maxlen().Almost().Threshold(strconv.Itoa(store.MaxLogEntries)).
 			Id("*").FieldValue().FieldValue(logField, string(body)).Build()
 	}
@@ -65,7 +41,7 @@ func appendLog[T any](ctx context.Context, c *client, key string, entries []T) e
 			if _, err := c.command(ctx, c.redis.B().Del().Key(key).Build()); err != nil {
 				return err
 			}
-			return appendLog(ctx, c, key, entries)
+			return s.AppendLog(ctx, log, entries)
 		}
 		if err != nil {
 			return err
@@ -74,35 +50,36 @@ func appendLog[T any](ctx context.Context, c *client, key string, entries []T) e
 	return nil
 }
 
-// readLog reads a part of a log. setID sets the position of an entry.
-func readLog[T any](ctx context.Context, c *client, key string, p store.ReadLogParams, setID func(*T, string)) (store.LogPage[T], error) {
+// ReadLog implements store.Logs.
+func (s *Store) ReadLog(ctx context.Context, log store.Log, p store.ReadLogParams) (store.LogPage, error) {
+	c, key := s.client, s.keys.log(log)
 	if p.After == "" {
 		end := "+"
 		if p.Before != "" {
 			if !logPosition.MatchString(p.Before) {
-				return store.LogPage[T]{}, fmt.Errorf("%w: %q", store.ErrBadPosition, p.Before)
+				return store.LogPage{}, fmt.Errorf("%w: %q", store.ErrBadPosition, p.Before)
 			}
 			if firstPosition.MatchString(p.Before) {
-				return store.LogPage[T]{Entries: []T{}}, nil // Redis refuses a range that cannot contain anything
+				return store.LogPage{}, nil // Redis refuses a range that cannot contain anything
 			}
 			end = "(" + p.Before
 		}
 		newest, err := c.readEntries(ctx, c.redis.B().Xrevrange().Key(key).End(end).Start("-").Count(int64(p.Limit)).Build())
 		slices.Reverse(newest)
-		return store.LogPage[T]{Entries: decodeEntries(newest, setID)}, err
+		return store.LogPage{Entries: logEntries(newest)}, err
 	}
 	if !logPosition.MatchString(p.After) {
-		return store.LogPage[T]{}, fmt.Errorf("%w: %q", store.ErrBadPosition, p.After)
+		return store.LogPage{}, fmt.Errorf("%w: %q", store.ErrBadPosition, p.After)
 	}
 	next, err := c.readEntries(ctx, c.redis.B().Xrange().Key(key).Start("("+p.After).End("+").Count(int64(p.Limit)).Build())
 	if err != nil {
-		return store.LogPage[T]{}, err
+		return store.LogPage{}, err
 	}
 	oldest, err := c.readEntries(ctx, c.redis.B().Xrange().Key(key).Start("-").End("+").Count(1).Build())
 	if err != nil {
-		return store.LogPage[T]{}, err
+		return store.LogPage{}, err
 	}
-	return store.LogPage[T]{Entries: decodeEntries(next, setID), Gap: len(oldest) > 0 && compareEntryIDs(p.After, oldest[0].ID) < 0}, nil
+	return store.LogPage{Entries: logEntries(next), Gap: len(oldest) > 0 && compareEntryIDs(p.After, oldest[0].ID) < 0}, nil
 }
 
 // compareEntryIDs compares the ids of two stream entries, such as 1526919030474-55.
@@ -128,15 +105,11 @@ func (c *client) readEntries(ctx context.Context, cmd rueidis.Completed) ([]ruei
 	return m.AsXRange()
 }
 
-// decodeEntries decodes the entries of a log. Entries of another version are skipped.
-func decodeEntries[T any](entries []rueidis.XRangeEntry, setID func(*T, string)) []T {
-	decoded := make([]T, 0, len(entries))
-	for _, entry := range entries {
-		var e T
-		if json.Unmarshal([]byte(entry.FieldValues[logField]), &e) == nil {
-			setID(&e, entry.ID)
-			decoded = append(decoded, e)
-		}
+// logEntries converts entries of a stream to those of the log.
+func logEntries(entries []rueidis.XRangeEntry) []store.LogEntry {
+	converted := make([]store.LogEntry, len(entries))
+	for i, entry := range entries {
+		converted[i] = store.LogEntry{ID: entry.ID, Body: []byte(entry.FieldValues[logField])}
 	}
-	return decoded
+	return converted
 }

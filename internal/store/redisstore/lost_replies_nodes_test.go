@@ -116,7 +116,7 @@ func withLimitedNode(ctx context.Context, x *subject) error {
 	if err := after(withRunningJob, admitSlots(3, limited, time.Minute))(ctx, x); err != nil {
 		return err
 	}
-	status, err := x.reliable.Node(ctx, x.node.ID)
+	status, err := store.ReadNode(ctx, x.reliable, x.node.ID)
 	x.node = status.Node
 	return err
 }

@@ -94,9 +94,9 @@ func storeCalls() []storeCall {
 			return s.Mark(ctx, store.Mark{Node: sample, Service: "asr", Epoch: known.Epoch, NodeVersion: 1, For: time.Minute})
 		}},
 		{"Marked", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Marked(ctx, sample)) }},
-		{"Node", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Node(ctx, sample)) }},
+		{"Node", func(ctx context.Context, s *redisstore.Store) error { return errOf(store.ReadNode(ctx, s, sample)) }},
 		{"Nodes", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Nodes(ctx)) }},
-		{"LastSeen", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.LastSeen(ctx)) }},
+		{"Overdue of all", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Overdue(ctx, 0)) }},
 		{"Overdue", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Overdue(ctx, time.Second)) }},
 		{"Digests", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Digests(ctx)) }},
 		{"Watch", func(ctx context.Context, s *redisstore.Store) error {
@@ -138,17 +138,12 @@ func storeCalls() []storeCall {
 		{"LastNode", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.LastNode(ctx, session.SessionKey))
 		}},
-		{"AppendEvents", func(ctx context.Context, s *redisstore.Store) error {
-			return s.AppendEvents(ctx, []store.Event{{Jobs: 1}})
+		{"AppendLog", func(ctx context.Context, s *redisstore.Store) error {
+			return errors.Join(s.AppendLog(ctx, store.EventLog, [][]byte{[]byte("{}")}), s.AppendLog(ctx, store.AuditLog, [][]byte{[]byte("{}")}))
 		}},
-		{"ReadEvents", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.ReadEvents(ctx, store.ReadLogParams{After: "0-1", Limit: 9}))
-		}},
-		{"AppendAudit", func(ctx context.Context, s *redisstore.Store) error {
-			return s.AppendAudit(ctx, []store.AuditEntry{{Suppressed: 1}})
-		}},
-		{"ReadAudit", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.ReadAudit(ctx, store.ReadLogParams{Limit: 9}))
+		{"ReadLog", func(ctx context.Context, s *redisstore.Store) error {
+			return errors.Join(errOf(s.ReadLog(ctx, store.EventLog, store.ReadLogParams{After: "0-1", Limit: 9})),
+				errOf(s.ReadLog(ctx, store.AuditLog, store.ReadLogParams{Limit: 9})))
 		}},
 		{"AddRevocation", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.AddRevocation(ctx, store.AddRevocationParams{Revocation: revocation, Keep: time.Hour}))

@@ -117,7 +117,7 @@ func (s *Store) KeepAlive(ctx context.Context, p store.KeepAliveParams) (store.V
 	if r.int(1) == 1 {
 		s.publishChange(ctx, p.Node, changeNode) // other instances do not have it in view
 	}
-	status, err := s.Node(ctx, p.Node)
+	status, err := store.ReadNode(ctx, s, p.Node)
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +173,7 @@ func (s *Store) Drain(ctx context.Context, p store.DrainParams) (*core.Node, err
 		return nil, store.ErrNoNode
 	}
 	s.publishChange(ctx, p.Node, changeNode) // also when nothing changed: the reply to the call that changed it may have been lost
-	status, err := s.Node(ctx, p.Node)
+	status, err := store.ReadNode(ctx, s, p.Node)
 	return status.Node, err
 }
 
@@ -191,7 +191,7 @@ func (s *Store) Connect(ctx context.Context, p store.ConnectParams) (*core.Node,
 	case 1: // also when nothing changed: the reply to the call that changed it may have been lost
 		s.publishChange(ctx, p.Node, changeNode)
 	}
-	status, err := s.Node(ctx, p.Node)
+	status, err := store.ReadNode(ctx, s, p.Node)
 	return status.Node, err
 }
 
@@ -209,33 +209,16 @@ func (s *Store) Remove(ctx context.Context, p store.RemoveParams) (bool, error) 
 	return true, nil
 }
 
-// Node implements store.NodeReader.
-func (s *Store) Node(ctx context.Context, id core.NodeID) (store.NodeStatus, error) {
-	now, r, err := s.client.readScript(ctx, &scriptNode, []string{s.keys.meta(id), s.keys.leases(id)}, s.presenceMS)
-	if err != nil {
-		return store.NodeStatus{}, err
-	}
-	status, err := decodeStatus(id, now, r)
-	s.client.logRefused(s.keys.meta(id), err)
-	switch {
-	case err != nil:
-		return store.NodeStatus{}, err
-	case status == nil:
-		return store.NodeStatus{}, store.ErrNoNode
-	}
-	return *status, nil
-}
-
 // Nodes implements store.NodeReader. A node that is listed and does not exist was removed meanwhile, or its removal
 // is incomplete. One that cannot be read is left out: the others can be used.
 func (s *Store) Nodes(ctx context.Context, ids ...core.NodeID) ([]store.NodeStatus, error) {
 	if len(ids) == 0 {
-		listed, err := s.LastSeen(ctx)
+		all, err := s.Overdue(ctx, 0)
 		if err != nil {
 			return nil, err
 		}
-		for i := range listed {
-			ids = append(ids, listed[i].Node)
+		for i := range all.Nodes {
+			ids = append(ids, all.Nodes[i].Node)
 		}
 	}
 	calls := make([]scriptCall, len(ids))

@@ -21,8 +21,12 @@ func TestReadsForPeopleHaveTheirOwnPermits(t *testing.T) {
 	})
 	people := store.ForPeople(t.Context())
 	reads := map[string]func(ctx context.Context) error{
-		"audit":     func(ctx context.Context) error { return errOf(s.ReadAudit(ctx, store.ReadLogParams{Limit: 9})) },
-		"events":    func(ctx context.Context) error { return errOf(s.ReadEvents(ctx, store.ReadLogParams{Limit: 9})) },
+		"audit": func(ctx context.Context) error {
+			return errOf(s.ReadLog(ctx, store.AuditLog, store.ReadLogParams{Limit: 9}))
+		},
+		"events": func(ctx context.Context) error {
+			return errOf(s.ReadLog(ctx, store.EventLog, store.ReadLogParams{Limit: 9}))
+		},
 		"nodes":     func(ctx context.Context) error { return errOf(s.Nodes(ctx)) },
 		"jobs":      func(ctx context.Context) error { return errOf(s.List(ctx, store.ListParams{})) },
 		"instances": func(ctx context.Context) error { return errOf(s.Instances(ctx, store.InstancesParams{Inboxes: true})) },

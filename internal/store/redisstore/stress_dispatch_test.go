@@ -59,7 +59,7 @@ func (w *scheduler) reserveAny(ctx context.Context, job core.JobID, attempt int,
 			if r.Verdict != store.StaleEpoch && r.Verdict != store.StaleRevision {
 				break
 			}
-			status, err := w.store.Node(ctx, n.ID)
+			status, err := store.ReadNode(ctx, w.store, n.ID)
 			if err != nil {
 				w.reportError("node", err)
 				return reservation{}, false

@@ -228,7 +228,7 @@ func (c *stressTest) checkFreeSlots(report func(n *stressNode, slot string)) boo
 	free := true
 	for _, n := range c.nodes {
 		live, err := liveLeases(c.server, c.prefix, n.id)
-		status, err2 := c.store.Node(c.t.Context(), n.id)
+		status, err2 := store.ReadNode(c.t.Context(), c.store, n.id)
 		if err := errors.Join(err, err2); err != nil {
 			c.t.Fatal(err)
 		}

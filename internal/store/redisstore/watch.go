@@ -137,7 +137,7 @@ func (s *Store) deliverChanges(ctx context.Context, changes []change, fn func(st
 			fn(store.Change{Setting: c.setting})
 		case last[c.node] != i:
 		default:
-			now, err := s.Node(ctx, c.node)
+			now, err := store.ReadNode(ctx, s, c.node)
 			switch {
 			case errors.Is(err, store.ErrNoNode):
 				fn(store.Change{Node: c.node, Removed: true})
