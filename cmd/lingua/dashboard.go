@@ -31,18 +31,18 @@ type dashboard struct {
 	overhead    *lab.LatencyRecorder
 	utterance   *lab.LatencyRecorder
 	done        int
-	failed      map[string]int // by reason
-	resumed     int            // sessions that lost their connection and resumed
-	lost        int            // sessions that lost their connection and did not resume
-	endedAtTick int            // utterances that had ended at the last tick
-	drawnLines  int            // lines of the last drawing
+	failed      map[string]int64 // by reason
+	resumed     int              // sessions that lost their connection and resumed
+	lost        int              // sessions that lost their connection and did not resume
+	endedAtTick int              // utterances that had ended at the last tick
+	drawnLines  int              // lines of the last drawing
 }
 
 func newDashboard(out io.Writer, url string, s *scheduler.Scheduler) *dashboard {
 	return &dashboard{
 		out: out, url: url, interactive: isTerminal(out), scheduler: s, nodes: append(lab.DemoNodes(), lab.ContestedNode()),
 		started:  time.Now(),
-		overhead: lab.NewLatencyRecorder(time.Minute), utterance: lab.NewLatencyRecorder(time.Minute), failed: make(map[string]int),
+		overhead: lab.NewLatencyRecorder(time.Minute), utterance: lab.NewLatencyRecorder(time.Minute), failed: make(map[string]int64),
 	}
 }
 
@@ -163,7 +163,7 @@ type totals struct {
 
 // totals computes the figures; the rate is that since the last call or, after the end, that of the whole run.
 func (d *dashboard) totals() totals {
-	t := totals{done: d.done, failed: sum(d.failed), inFlight: d.scheduler.Jobs.InFlight()}
+	t := totals{done: d.done, failed: int(sum(d.failed)), inFlight: d.scheduler.Jobs.InFlight()}
 	for _, f := range d.nodes {
 		t.slots += f.Slots
 	}
@@ -183,7 +183,7 @@ func (d *dashboard) summaryLine() string {
 	t := d.totals()
 	return fmt.Sprintf("%4.0fs  %5.0f utterances/s  done %d  failed %d  in flight %d/%d  overhead %s  retries %d  resumed %d",
 		time.Since(d.started).Seconds(), t.rate, t.done, t.failed, t.inFlight, t.slots,
-		d.overhead.FormatRecent(), sum(d.retries()), d.resumed)
+		d.overhead.FormatRecent(), d.scheduler.Metrics.Retries.Sum(), d.resumed)
 }
 
 // render is the dashboard as a page.
@@ -203,7 +203,7 @@ func (d *dashboard) render() string {
 	fmt.Fprintf(b, "  overhead   %s\n", format(d.overhead))
 	fmt.Fprintf(b, "  capacity   %s %d of %d slots (%.0f %%)\n", formatBar(t.inFlight, t.slots, 24), t.inFlight, t.slots,
 		100*float64(t.inFlight)/float64(max(t.slots, 1)))
-	fmt.Fprintf(b, "  retries    %s\n", formatCounts(d.retries()))
+	fmt.Fprintf(b, "  retries    %s\n", formatCounts(d.scheduler.Metrics.Retries.All()))
 	fmt.Fprintf(b, "  sessions   %d open · %d resumed · %d lost\n", d.scheduler.Sessions.Len(), d.resumed, d.lost)
 	fmt.Fprintf(b, "\n  %-9s %-18s %-14s %6s %6s  %s\n", "NODE", "LANGUAGES", "SLOTS", "DONE", "FAILED", "FAULT")
 	for _, f := range d.nodes {
@@ -214,26 +214,8 @@ func (d *dashboard) render() string {
 	return truncateLines(b.String())
 }
 
-// retries reads the scheduler's own count of retries, by reason.
-func (d *dashboard) retries() map[string]int {
-	byReason := make(map[string]int)
-	families, err := d.scheduler.Metrics.Registry.Gather()
-	if err != nil {
-		return byReason
-	}
-	for _, f := range families {
-		if f.GetName() != "lingua_retries_total" {
-			continue
-		}
-		for _, m := range f.GetMetric() {
-			byReason[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
-		}
-	}
-	return byReason
-}
-
-func sum(counts map[string]int) int {
-	n := 0
+func sum(counts map[string]int64) int64 {
+	n := int64(0)
 	for _, v := range counts {
 		n += v
 	}
@@ -241,11 +223,11 @@ func sum(counts map[string]int) int {
 }
 
 // formatCounts formats the sum of the counts and then each of them, the largest first.
-func formatCounts(counts map[string]int) string {
+func formatCounts(counts map[string]int64) string {
 	keys := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
 	})
-	parts := []string{strconv.Itoa(sum(counts))}
+	parts := []string{strconv.FormatInt(sum(counts), 10)}
 	for _, k := range keys {
 		parts = append(parts, fmt.Sprintf("%s %d", k, counts[k]))
 	}

@@ -47,8 +47,7 @@ func TestExamplesOfExcludedNodes(t *testing.T) {
 		if now := h.metrics.Exclusions.All()["FULL"].At; !now.After(got["FULL"].At) {
 			t.Error("examples were not collected again after a second")
 		}
-		if diff := cmp.Diff(map[string]float64{"EJECTED": 60, "FULL": 3},
-			h.metrics.Values("lingua_candidates_rejected_total", "reason")); diff != "" {
+		if diff := cmp.Diff(map[string]int64{"EJECTED": 60, "FULL": 3}, h.metrics.CandidatesRejected.All()); diff != "" {
 			t.Errorf("the counts (-want +got):\n%s", diff)
 		}
 	})

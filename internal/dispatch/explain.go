@@ -219,7 +219,7 @@ const reasonNoNode core.Reason = "NO_NODE"
 // nodes that matter: the capable ones, or all if none is capable.
 func (s *selector) countRejections(code wire.Code, rejections map[core.Reason]int) {
 	for reason, n := range rejections {
-		s.metrics.CandidatesRejected.WithLabelValues(string(reason)).Add(float64(n))
+		s.metrics.CandidatesRejected.WithLabelValues(string(reason)).Add(int64(n))
 	}
 	relevant := rejections
 	if code != wire.NoCapableNode {

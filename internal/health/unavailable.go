@@ -85,14 +85,14 @@ func NewUnavailableWorker(o UnavailableOptions) *UnavailableWorker {
 
 // Enqueue counts a report against the rate of its node, and queues it if it is within the rate and the queue has room. It never waits.
 func (w *UnavailableWorker) Enqueue(s core.UnavailableService) {
-	w.opts.Metrics.NAByService.Inc(s.Service)
+	w.opts.Metrics.NAByService.WithLabelValues(s.Service).Inc()
 	w.opts.Metrics.NAByReason.WithLabelValues(string(s.Reason)).Inc()
 	if w.stopped.Load() {
 		w.drop(telemetry.NADroppedStopping)
 		return
 	}
 	if !w.isWithinRate(s.Node) {
-		w.opts.Metrics.NARateLimited.Inc(string(s.Node))
+		w.opts.Metrics.NARateLimited.WithLabelValues(string(s.Node)).Inc()
 		return
 	}
 	select {
@@ -168,7 +168,7 @@ func (w *UnavailableWorker) mark(ctx context.Context, r report) {
 		return
 	}
 	if !allowed {
-		o.Metrics.NARateLimited.Inc(string(r.Node))
+		o.Metrics.NARateLimited.WithLabelValues(string(r.Node)).Inc()
 		return
 	}
 	m := store.Mark{Node: r.Node, Service: r.Service, Version: r.Version, Epoch: r.Epoch, NodeVersion: r.NodeVersion, For: o.MarkFor,
@@ -181,7 +181,7 @@ func (w *UnavailableWorker) mark(ctx context.Context, r report) {
 		w.storeFailed("mark", r, err)
 		return
 	}
-	o.Metrics.NAMarked.Inc(string(r.Node))
+	o.Metrics.NAMarked.WithLabelValues(string(r.Node)).Inc()
 	o.Fleet.Mark(m)
 	reaction := "model_na_reaction:" + serviceName(r.Service, r.Version)
 	first, err := o.Store.Allow(ctx, store.AllowParams{Key: reaction, Limit: 1, Window: o.Debounce})

@@ -95,9 +95,9 @@ func TestRegisterOfFullNodeNotifiesNoFreeSlots(t *testing.T) {
 
 func TestRegisterCountsNodesTakenOver(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		count := func(want float64) {
+		count := func(want int64) {
 			t.Helper()
-			if got := testutil.ToFloat64(h.metrics.Takeovers.WithLabelValues("node")); got != want {
+			if got := h.metrics.Takeovers.WithLabelValues("node").Load(); got != want {
 				t.Errorf("%v takeovers, want %v", got, want)
 			}
 		}

@@ -3,8 +3,6 @@ package scheduler_test
 import (
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -55,7 +53,7 @@ func TestMarksAreSharedByInstances(t *testing.T) {
 		t.Helper()
 		sent := -1
 		waitUntil(t, "the mark on both instances", waitLimit, func() bool {
-			if dropped := int(testutil.ToFloat64(in.Metrics.NADropped.WithLabelValues(telemetry.NADroppedStore))); dropped > sent {
+			if dropped := int(in.Metrics.NADropped.WithLabelValues(telemetry.NADroppedStore).Load()); dropped > sent {
 				sent = dropped
 				body := wire.ModelNotAvailableRequest{NodeID: id, ServiceID: "nmt", Version: "3", Reason: "CRASHED"}
 				post(in, "/v1/node/model_not_available", body, new(wire.OKResponse))

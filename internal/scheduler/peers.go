@@ -31,7 +31,7 @@ func (s *Scheduler) describe() bus.About {
 		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(),
 		Draining: s.Server.Stopping(),
 		Nodes:    s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
-		Takeovers:  int(s.Metrics.Values("lingua_takeovers_total", "kind")[telemetry.TakeoverInstance]),
+		Takeovers:  int(s.Metrics.Takeovers.WithLabelValues(telemetry.TakeoverInstance).Load()),
 		KeysDigest: s.credentials.auth.Keyring().Digest(),
 	}
 }

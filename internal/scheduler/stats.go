@@ -78,7 +78,7 @@ func (s *statistics) record(jobs *dispatch.Dispatcher, m *telemetry.Metrics) {
 	s.counter.Record(s.series, func() stats.Load {
 		return stats.Load{
 			Waiting: jobs.Waiting.Waiting(), WaitingBy: jobs.Waiting.WaitingByDirection(), Dispatched: m.Dispatched(),
-			Retries: int64(m.Value("lingua_retries_total")), Lag: m.Lags(),
+			Retries: m.Retries.Sum(), Lag: m.Lags(),
 		}
 	})
 }

@@ -119,9 +119,9 @@ func (h *hostile) sources() []func(i int) {
 		},
 		func(i int) { // beside what comes over the network: everything of telemetry that takes a value from outside
 			m := h.ts.scheduler.Metrics
-			m.NAByService.Inc(odd(i))
-			m.NAMarked.Inc(odd(i))
-			m.NARateLimited.Inc(odd(i))
+			m.NAByService.WithLabelValues(odd(i)).Inc()
+			m.NAMarked.WithLabelValues(odd(i)).Inc()
+			m.NARateLimited.WithLabelValues(odd(i)).Inc()
 			m.CountClose(i, true)
 		},
 	}

@@ -47,28 +47,16 @@ func (h *metricsHandlers) show(*http.Request) (any, error) {
 		Stats: h.statsRequests(), Dispatch: h.dispatches(), DispatchExclude: h.exclusions(), ModelNotAvailable: h.modelNA(),
 		Catalog: h.catalogState(), Segmentation: h.segmentation(),
 		Slow: wire.MetricsSlow{
-			LockWaits: h.counts("scheduler_slow_lock_wait_total", "lock"), Paths: h.counts("scheduler_slow_path_total", "path"),
+			LockWaits: h.metrics.SlowLockWait.All(), Paths: h.metrics.SlowPath.All(),
 		},
 		LockWait: h.lockWait(),
 	}), nil
 }
 
-// count returns the value of a counter.
-func (h *metricsHandlers) count(name string) int64 { return int64(h.metrics.Value(name)) }
-
-// counts returns the values of a counter by a label.
-func (h *metricsHandlers) counts(name, label string) map[string]int64 {
-	all := make(map[string]int64)
-	for value, n := range h.metrics.Values(name, label) {
-		all[value] = int64(n)
-	}
-	return all
-}
-
 // top returns the most frequent values of a label.
-func (h *metricsHandlers) top(name, label string) []wire.MetricsCount {
+func top(counts *telemetry.Counts) []wire.MetricsCount {
 	list := make([]wire.MetricsCount, 0, maxTop)
-	for value, n := range h.counts(name, label) {
+	for value, n := range counts.All() {
 		if n > 0 {
 			list = append(list, wire.MetricsCount{Name: value, Count: n})
 		}
@@ -79,29 +67,26 @@ func (h *metricsHandlers) top(name, label string) []wire.MetricsCount {
 	return list[:min(len(list), maxTop)]
 }
 
-func milliseconds(seconds float64) float64 { return seconds * 1000 }
-
 func (h *metricsHandlers) statsRequests() wire.MetricsStats {
-	s := wire.MetricsStats{Requests: h.count("scheduler_stats_requests_total"), Stale: h.count("scheduler_stats_stale_total")}
+	s := wire.MetricsStats{Requests: h.metrics.StatsRequests.Load(), Stale: h.metrics.StatsStale.Load()}
 	if s.Requests > 0 {
 		s.StaleShare = float64(s.Stale) / float64(s.Requests)
 	}
-	took := h.metrics.Histograms("scheduler_stats_request_duration_seconds", "")[""]
-	s.P95MS, s.P99MS = milliseconds(took.Quantile(0.95)), milliseconds(took.Quantile(0.99))
+	took := h.metrics.StatsDuration.Read()
+	s.P95MS, s.P99MS = took.QuantileMS(0.95), took.QuantileMS(0.99)
 	generated, age := h.stats.Snapshot()
 	s.SnapshotMS, s.SnapshotAgeMS = generated, age.Milliseconds()
 	return s
 }
 
 func (h *metricsHandlers) dispatches() wire.MetricsDispatch {
-	took := h.metrics.Histograms("lingua_dispatch_duration_seconds", "outcome")
-	accepted, whileDown := took["accepted"], h.counts("lingua_dispatches_model_hub_down_total", "outcome")
+	accepted, whileDown := h.metrics.Accepted(), h.metrics.HubDownDispatches.All()
 	return wire.MetricsDispatch{
-		MetricsOutcome: outcome(int64(accepted.GetSampleCount()), int64(took["refused"].GetSampleCount())),
+		MetricsOutcome: outcome(accepted.Count(), h.metrics.Refused()),
 		PerSecond10s:   h.metrics.DispatchRate.PerSecond(10), PerSecond1m: h.metrics.DispatchRate.PerSecond(60),
-		P95MS: milliseconds(accepted.Quantile(0.95)), P99MS: milliseconds(accepted.Quantile(0.99)),
+		P95MS: accepted.QuantileMS(0.95), P99MS: accepted.QuantileMS(0.99),
 		ModelHubDown: wire.MetricsHubDown{Now: h.metrics.ModelHubDown(),
-			MetricsOutcome: outcome(whileDown["accepted"], whileDown["refused"])},
+			MetricsOutcome: outcome(whileDown[telemetry.OutcomeAccepted], whileDown[telemetry.OutcomeRefused])},
 	}
 }
 
@@ -115,7 +100,7 @@ func outcome(accepted, refused int64) wire.MetricsOutcome {
 
 func (h *metricsHandlers) exclusions() wire.MetricsDispatchExclude {
 	examples, all := h.metrics.Exclusions.All(), make(map[string]wire.MetricsExclusion)
-	for reason, n := range h.counts("lingua_candidates_rejected_total", "reason") {
+	for reason, n := range h.metrics.CandidatesRejected.All() {
 		x := wire.MetricsExclusion{Count: n, Nodes: examples[reason].Nodes}
 		if x.Nodes == nil {
 			x.Nodes = []string{}
@@ -128,14 +113,11 @@ func (h *metricsHandlers) exclusions() wire.MetricsDispatchExclude {
 }
 
 func (h *metricsHandlers) modelNA() wire.MetricsModelNA {
+	m := &h.metrics.ModelNA
 	return wire.MetricsModelNA{
-		Received: h.count("scheduler_model_na_received_total"), RateLimited: h.count("scheduler_model_na_rate_limited_by_node_total"),
-		Dropped: h.count("scheduler_model_na_dropped_total"), DroppedBy: h.counts("scheduler_model_na_dropped_total", "cause"),
-		Marked: h.count("scheduler_model_na_marked_by_node_total"), Queued: int64(h.queued()),
-		ByServiceTop: h.top("scheduler_model_na_by_service_total", "service_id"),
-		ByReasonTop:  h.top("scheduler_model_na_by_reason_total", "reason"),
-		LimitedTop:   h.top("scheduler_model_na_rate_limited_by_node_total", "node_id"),
-		MarkedTop:    h.top("scheduler_model_na_marked_by_node_total", "node_id"),
+		Received: m.NAReceived.Load(), RateLimited: m.NARateLimited.Sum(), Dropped: m.NADropped.Sum(), DroppedBy: m.NADropped.All(),
+		Marked: m.NAMarked.Sum(), Queued: int64(h.queued()),
+		ByServiceTop: top(m.NAByService), ByReasonTop: top(m.NAByReason), LimitedTop: top(m.NARateLimited), MarkedTop: top(m.NAMarked),
 	}
 }
 
@@ -156,7 +138,7 @@ func unixMS(t time.Time) int64 {
 }
 
 func (h *metricsHandlers) segmentation() wire.MetricsSegmentation {
-	s := wire.MetricsSegmentation{ByReason: h.counts("lingua_utterances_total", "reason")}
+	s := wire.MetricsSegmentation{ByReason: h.metrics.Utterances.All()}
 	s.Manual = s.ByReason["manual"] + s.ByReason["end"]
 	for n := range maps.Values(s.ByReason) {
 		s.Automatic += n
@@ -167,10 +149,9 @@ func (h *metricsHandlers) segmentation() wire.MetricsSegmentation {
 
 func (h *metricsHandlers) lockWait() map[string]wire.MetricsWait {
 	all := make(map[string]wire.MetricsWait)
-	for lock, waits := range h.metrics.Histograms("lingua_lock_wait_seconds", "lock") {
+	for lock, waits := range h.metrics.LockWait.All() {
 		all[lock] = wire.MetricsWait{
-			Count: int64(waits.GetSampleCount()), TotalMS: milliseconds(waits.GetSampleSum()),
-			P95MS: milliseconds(waits.Quantile(0.95)), P99MS: milliseconds(waits.Quantile(0.99)),
+			Count: waits.Count(), TotalMS: 1000 * waits.Sum.Seconds(), P95MS: waits.QuantileMS(0.95), P99MS: waits.QuantileMS(0.99),
 		}
 	}
 	return all

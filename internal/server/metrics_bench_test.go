@@ -15,9 +15,9 @@ func BenchmarkMetricsJSON(b *testing.B) {
 	m := ts.scheduler.Metrics
 	for i := range 200 {
 		name := fmt.Sprintf("name-%d", i)
-		m.NAByService.Inc(name)
-		m.NAMarked.Inc(name)
-		m.NARateLimited.Inc(name)
+		m.NAByService.WithLabelValues(name).Inc()
+		m.NAMarked.WithLabelValues(name).Inc()
+		m.NARateLimited.WithLabelValues(name).Inc()
 	}
 	for _, reason := range []core.Reason{core.ReasonFull, core.ReasonDrained, core.ReasonEjected} {
 		m.CandidatesRejected.WithLabelValues(string(reason)).Inc()

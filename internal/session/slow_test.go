@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
@@ -69,7 +68,7 @@ func (h *harness) slowPaths(after time.Duration, st session.Store, jobs session.
 		logged += float64(len(list))
 		counted := 0.0
 		for _, p := range []telemetry.SessionPath{telemetry.PathSegment, telemetry.PathDispatch, telemetry.PathResult} {
-			counted += testutil.ToFloat64(h.metrics.SlowPath.WithLabelValues(string(p)))
+			counted += float64(h.metrics.SlowPath.WithLabelValues(string(p)).Load())
 		}
 		if counted != logged {
 			h.t.Errorf("%v steps were counted, and %v logged", counted, logged)

@@ -4,10 +4,12 @@ import (
 	"math/bits"
 	"sync/atomic"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // DispatchBuckets counts dispatches by their duration since the start of the process. Bucket i has those up to DispatchBound(i), the last
-// one all others. Unlike a histogram of the registry they can be read, and published to other instances.
+// one all others. They are published to other instances.
 type DispatchBuckets [20]uint64
 
 // firstBound is the bound of the first bucket; each other is twice the one before.
@@ -20,6 +22,9 @@ func DispatchBound(i int) time.Duration {
 	}
 	return firstBound << i
 }
+
+// dispatchBounds are the bounds of the buckets but the last, in seconds.
+var dispatchBounds = prometheus.ExponentialBuckets(firstBound.Seconds(), 2, len(DispatchBuckets{})-1)
 
 // dispatchBuckets counts concurrently.
 type dispatchBuckets [len(DispatchBuckets{})]atomic.Uint64

@@ -6,7 +6,7 @@ import "github.com/prometheus/client_golang/prometheus"
 type Bus struct {
 	MessagesSent    *prometheus.CounterVec // kind, result: sent, away, full, unknown
 	MessagesHandled *prometheus.CounterVec // kind, result: done, stale, again, failed, dead, inherited, discarded
-	Takeovers       *prometheus.CounterVec // kind: instance, node, job
+	Takeovers       *Counts                // kind: instance, node, job
 	Instances       prometheus.Gauge
 	InboxMessages   prometheus.Gauge
 	InboxPending    prometheus.Gauge
@@ -26,7 +26,7 @@ func newBus(f factory) Bus {
 		MessagesSent: f.counterVec("lingua_messages_sent_total", "Messages to other instances, by kind and result.", "kind", "result"),
 		MessagesHandled: f.counterVec("lingua_messages_handled_total",
 			"Messages of this inbox and of those that were taken over, by kind and result.", "kind", "result"),
-		Takeovers: f.counterVec("lingua_takeovers_total",
+		Takeovers: f.counts("lingua_takeovers_total",
 			"Takeovers by this instance: dead instances, their jobs, and the nodes that were connected to them. Sessions are counted in "+
 				"lingua_session_events_total as revived.", "kind"),
 		Instances:     f.gauge("lingua_instances", "Instances that are present."),

@@ -14,13 +14,13 @@ type Dispatch struct {
 	PoolQuery          *prometheus.CounterVec // success
 	NodeSelection      *prometheus.CounterVec // result
 	NoAvailableNode    *prometheus.CounterVec // selector, reason
-	SlowPath           *prometheus.CounterVec // path
+	SlowPath           *Counts                // path
 	Refusals           *prometheus.CounterVec // reason
-	CandidatesRejected *prometheus.CounterVec // reason
+	CandidatesRejected *Counts                // reason
 	Deliveries         *prometheus.CounterVec // result
 	ACKTimeouts        prometheus.Counter
 	NodeBusy           prometheus.Counter
-	Retries            *prometheus.CounterVec // reason
+	Retries            *Counts // reason
 	MoveDelay          prometheus.Histogram
 	Jobs               *prometheus.CounterVec   // state
 	JobDuration        *prometheus.HistogramVec // state
@@ -52,16 +52,16 @@ func newDispatch(f factory) Dispatch {
 		NodeSelection: f.counterVec("node_selection_total", "Selections of a node, by result.", "result"),
 		NoAvailableNode: f.counterVec("scheduler_no_available_node_total",
 			"Refusals, by the requirement that was not met and the reason of the candidates.", "selector", "reason"),
-		SlowPath: f.counterVec("scheduler_slow_path_total",
+		SlowPath: f.counts("scheduler_slow_path_total",
 			"Requests, and steps of utterances through the scheduler, slower than path_warn_ms.", "path"),
 		Refusals: f.counterVec("lingua_refusals_total", "Dispatches refused, by code.", "reason"),
-		CandidatesRejected: f.counterVec("lingua_candidates_rejected_total", "Candidates rejected in refused dispatches, by reason.",
+		CandidatesRejected: f.counts("lingua_candidates_rejected_total", "Candidates rejected in refused dispatches, by reason.",
 			"reason"),
 		Deliveries:  f.counterVec("lingua_deliveries_total", "Deliveries of jobs to nodes, by result.", "result"),
 		ACKTimeouts: f.counter("lingua_ack_timeouts_total", "Attempts that their node did not acknowledge in time."),
 		NodeBusy: f.counter("lingua_node_busy_total",
 			"Jobs that a node refused because it was overloaded, at the delivery or after it."),
-		Retries: f.counterVec("lingua_retries_total", "Attempts that were followed by another, by reason.", "reason"),
+		Retries: f.counts("lingua_retries_total", "Attempts that were followed by another, by reason.", "reason"),
 		MoveDelay: f.histogram("lingua_move_delay_seconds",
 			"From the last sign of a node that is disconnected or silent to the delivery of its job to another.",
 			prometheus.ExponentialBuckets(0.025, 2, 12)),
@@ -75,7 +75,7 @@ func newDispatch(f factory) Dispatch {
 	}
 	duration := f.histogramVec("lingua_dispatch_duration_seconds", "From the request to the delivery or the refusal.",
 		prometheus.ExponentialBuckets(50e-6, 2, 18), "outcome")
-	d.accepted, d.refused = duration.WithLabelValues("accepted"), duration.WithLabelValues("refused")
+	d.accepted, d.refused = duration.WithLabelValues(OutcomeAccepted), duration.WithLabelValues(OutcomeRefused)
 	reserve := f.counterVec("lingua_reserve_total", "Reservations, by verdict of the ledger.", "verdict")
 	for _, v := range store.Verdicts() {
 		d.reserve[v] = reserve.WithLabelValues(v.String())
@@ -97,12 +97,11 @@ func (d *Dispatch) CountReserve(v store.Verdict) { d.reserve[v].Inc() }
 
 // ObserveDispatch records the duration of a dispatch. The trace id may be empty.
 func (d *Dispatch) ObserveDispatch(took time.Duration, refused bool, traceID string) {
-	d.count(refused)
+	d.count(took, refused)
 	if refused {
 		observe(d.refused, took.Seconds(), traceID)
 	} else {
 		observe(d.accepted, took.Seconds(), traceID)
-		d.dispatched.observe(took)
 	}
 }
 

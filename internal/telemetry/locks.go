@@ -12,32 +12,19 @@ import (
 
 // Locks measures the waits for locks that were held. The label lock is the name of one.
 type Locks struct {
-	LockWait     *prometheus.HistogramVec // lock
-	SlowLockWait *prometheus.CounterVec   // lock
+	LockWait     *Timings // lock
+	SlowLockWait *Counts  // lock
 }
 
 func newLocks(f factory) Locks {
-	slow := prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "scheduler_slow_lock_wait_total",
-		Help: "Waits for locks that took longer than lock_wait_warn_ms, by lock.",
-	}, []string{"lock"})
-	f.reg.MustRegister(byLock{slow})
-	return Locks{
-		LockWait: f.histogramVec("lingua_lock_wait_seconds", "Waits for locks that were held when they were asked for, by lock.",
+	l := Locks{
+		LockWait: f.timings("lingua_lock_wait_seconds", "Waits for locks that were held when they were asked for, by lock.",
 			prometheus.ExponentialBuckets(10e-6, 4, 10), "lock"),
-		SlowLockWait: slow,
+		SlowLockWait: f.counts("scheduler_slow_lock_wait_total", "Waits for locks that took longer than lock_wait_warn_ms, by lock.",
+			"lock"),
 	}
-}
-
-// byLock is a counter by lock. A scrape has a series for every lock that was made before it, so that the rate of each begins at zero.
-type byLock struct{ *prometheus.CounterVec }
-
-// Collect implements prometheus.Collector.
-func (c byLock) Collect(metrics chan<- prometheus.Metric) {
-	for _, name := range run.LockNames() {
-		c.WithLabelValues(name)
-	}
-	c.CounterVec.Collect(metrics)
+	l.SlowLockWait.known = run.LockNames // the rate of each begins at zero
+	return l
 }
 
 const (
@@ -69,7 +56,7 @@ func NewLockWaits(m *Locks, slow time.Duration, log *slog.Logger) *LockWaits {
 
 // observe implements run.Observer. The lock is held, so the warning is left to Run.
 func (l *LockWaits) observe(lock string, waited time.Duration) {
-	l.metrics.LockWait.WithLabelValues(lock).Observe(waited.Seconds())
+	l.metrics.LockWait.WithLabelValues(lock).Observe(waited)
 	if waited <= l.slow {
 		return
 	}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lingua-scheduler/lingua/internal/run"
 )
@@ -49,8 +48,8 @@ func TestSlowLockWaits(t *testing.T) {
 		if diff := cmp.Diff(want, logged); diff != "" {
 			t.Errorf("warnings (-want +got):\n%s", diff)
 		}
-		if got := testutil.ToFloat64(m.SlowLockWait.WithLabelValues("session")); got != 3*maxSlowWaits+2 {
-			t.Errorf("%v slow waits were counted, want %d", got, 3*maxSlowWaits+2)
+		if got := m.SlowLockWait.WithLabelValues("session").Load(); got != 3*maxSlowWaits+2 {
+			t.Errorf("%d slow waits were counted, want %d", got, 3*maxSlowWaits+2)
 		}
 		_, series := gather(t, m.Registry)
 		if got := series["lingua_lock_wait_seconds{lock=session}"]; got != 3*maxSlowWaits+3 {

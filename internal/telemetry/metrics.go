@@ -1,5 +1,5 @@
 // Package telemetry is the metrics and the log of the scheduler. Labels are bounded: no session, job or tenant id is ever one, and
-// values that nodes choose are counted by a CappedCounter. No text of speech, no token and no secret is logged.
+// values that nodes choose are capped. No text of speech, no token and no secret is logged.
 package telemetry
 
 import (
@@ -30,20 +30,16 @@ type Metrics struct {
 	Tenants
 	Pools   *Pools
 	Waiting Waiting
-
-	index *index
 }
 
 // New makes the metrics and their registry.
 func New() *Metrics {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	own := &index{Registry: reg, byName: make(map[string]prometheus.Collector)}
-	f := factory{own}
+	f := factory{reg}
 	dispatch := newDispatch(f)
 	m := &Metrics{
 		Registry: reg,
-		index:    own,
 		Closes: f.counterVec("lingua_socket_closes_total",
 			"Connections that ended, by close code (1006: cut) and by the side that closed them.", "code", "side"),
 		Denied: f.counterVec("lingua_denied_total",

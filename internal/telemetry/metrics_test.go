@@ -32,6 +32,7 @@ var exported = map[string]metric{
 	"NoAvailableNode":    {"scheduler_no_available_node_total", "COUNTER", []string{"reason", "selector"}},
 	"LockWait":           {"lingua_lock_wait_seconds", "HISTOGRAM", []string{"lock"}},
 	"SlowLockWait":       {"scheduler_slow_lock_wait_total", "COUNTER", []string{"lock"}},
+	"HubDownDispatches":  {"lingua_dispatches_model_hub_down_total", "COUNTER", []string{"outcome"}},
 	"SlowPath":           {"scheduler_slow_path_total", "COUNTER", []string{"path"}},
 	"Probes":             {"lingua_node_probes_total", "COUNTER", []string{"result"}},
 	"TenantRefusals":     {"lingua_tenant_refusals_total", "COUNTER", []string{"limit"}},
@@ -86,7 +87,6 @@ var exported = map[string]metric{
 
 // methods lists the metrics that are used through a method.
 var methods = []metric{
-	{"lingua_dispatches_model_hub_down_total", "COUNTER", []string{"outcome"}},
 	{"lingua_dispatch_duration_seconds", "HISTOGRAM", []string{"outcome"}},
 	{"lingua_lag_seconds", "HISTOGRAM", []string{"part"}},
 	{"lingua_redis_errors_total", "COUNTER", []string{"class"}},
@@ -114,8 +114,14 @@ func countOnce(t *testing.T, field any, want metric) {
 		if c, err = m.GetMetricWith(labels); err == nil {
 			c.Inc()
 		}
-	case *CappedCounter:
-		m.Inc("x")
+	case *Counts:
+		m.WithLabelValues("x").Inc()
+	case *Count:
+		m.Inc()
+	case *Timings:
+		m.WithLabelValues("x").Observe(1)
+	case *Timing:
+		m.Observe(1)
 	case *prometheus.HistogramVec:
 		var o prometheus.Observer
 		if o, err = m.GetMetricWith(labels); err == nil {
@@ -212,7 +218,8 @@ func TestLabelsAreBounded(t *testing.T) {
 	v := reflect.ValueOf(New()).Elem()
 	capped := make(map[string]bool)
 	for field, e := range exported {
-		_, capped[e.Name] = v.FieldByName(field).Interface().(*CappedCounter)
+		counts, _ := v.FieldByName(field).Interface().(*Counts)
+		capped[e.Name] = counts != nil && counts.max > 0
 	}
 	for _, e := range append(slices.Collect(maps.Values(exported)), methods...) {
 		for _, l := range e.Labels {

@@ -1,19 +1,17 @@
 package telemetry
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/lingua-scheduler/lingua/internal/core"
 )
 
 // ModelNA counts the reports of nodes that a service is not available.
 type ModelNA struct {
-	NAReceived    prometheus.Counter
-	NAByService   *CappedCounter         // service_id
-	NAByReason    *prometheus.CounterVec // reason
-	NARateLimited *CappedCounter         // node_id
-	NAMarked      *CappedCounter         // node_id
-	NADropped     *prometheus.CounterVec // cause
+	NAReceived    *Count
+	NAByService   *Counts // service_id
+	NAByReason    *Counts // reason
+	NARateLimited *Counts // node_id
+	NAMarked      *Counts // node_id
+	NADropped     *Counts // cause
 }
 
 // The causes for which a report marks nothing, apart from the rate of its node.
@@ -28,15 +26,15 @@ const (
 
 func newModelNA(f factory) ModelNA {
 	m := ModelNA{
-		NAReceived: f.counter("scheduler_model_na_received_total", "Reports of a service that is not available."),
-		NAByService: f.cappedCounter("scheduler_model_na_by_service_total", "Accepted reports by service: the first hundred, and other.",
+		NAReceived: f.count("scheduler_model_na_received_total", "Reports of a service that is not available."),
+		NAByService: f.cappedCounts("scheduler_model_na_by_service_total", "Accepted reports by service: the first hundred, and other.",
 			"service_id"),
-		NAByReason: f.counterVec("scheduler_model_na_by_reason_total", "Accepted reports by normalised reason.", "reason"),
-		NARateLimited: f.cappedCounter("scheduler_model_na_rate_limited_by_node_total",
+		NAByReason: f.counts("scheduler_model_na_by_reason_total", "Accepted reports by normalised reason.", "reason"),
+		NARateLimited: f.cappedCounts("scheduler_model_na_rate_limited_by_node_total",
 			"Reports that marked nothing because their node sent too many: the first hundred nodes, and other.", "node_id"),
-		NAMarked: f.cappedCounter("scheduler_model_na_marked_by_node_total",
+		NAMarked: f.cappedCounts("scheduler_model_na_marked_by_node_total",
 			"Services that were marked as unavailable: the first hundred nodes, and other.", "node_id"),
-		NADropped: f.counterVec("scheduler_model_na_dropped_total", "Reports that had less effect than they should, by cause.",
+		NADropped: f.counts("scheduler_model_na_dropped_total", "Reports that had less effect than they should, by cause.",
 			"cause"),
 	}
 	for _, reason := range core.UnavailableReasons() {

@@ -9,15 +9,15 @@ import (
 // Sessions counts sessions, their utterances and the messages to them.
 type Sessions struct {
 	Events      *prometheus.CounterVec // event: started, resumed, revived, superseded, ended, abandoned, terminated
-	Utterances  *prometheus.CounterVec // reason
+	Utterances  *Counts                // reason
 	Messages    *prometheus.CounterVec // kind: result, error, partial, speech
 	PauseProbes prometheus.Counter
 
 	// The series below are resolved once: looking up a label for every utterance would cost.
 	terminalCount    [2]prometheus.Counter  // error, result
 	terminalDuration [2]prometheus.Observer // the same
-	ended            map[string]prometheus.Counter
-	slow             map[SessionPath]prometheus.Counter
+	ended            map[string]*Count
+	slow             map[SessionPath]*Count
 	lag              [lagParts]prometheus.Observer
 	lags             *lagCounts // the same, as it is published
 }
@@ -63,13 +63,13 @@ const (
 // endReasons are the reasons for which utterances end.
 var endReasons = []string{"manual", "pause", "silence", "max_duration", "end"}
 
-func newSessions(f factory, slowPath *prometheus.CounterVec) Sessions {
+func newSessions(f factory, slowPath *Counts) Sessions {
 	s := Sessions{
 		lags: new(lagCounts),
 		Events: f.counterVec("lingua_session_events_total",
 			"Sessions that were started, resumed, revived from another instance, superseded by one, ended, abandoned or terminated by "+
 				"an operator.", "event"),
-		Utterances: f.counterVec("lingua_utterances_total", "Utterances that became jobs, by what ended them.", "reason"),
+		Utterances: f.counts("lingua_utterances_total", "Utterances that became jobs, by what ended them.", "reason"),
 		Messages: f.counterVec("lingua_session_messages_total",
 			"Results, errors, partial results and pieces of speech that were sent to sessions.", "kind"),
 		PauseProbes: f.counter("lingua_pause_probes_total",
@@ -87,11 +87,11 @@ func newSessions(f factory, slowPath *prometheus.CounterVec) Sessions {
 	for i, part := range lagNames {
 		s.lag[i] = lag.WithLabelValues(part)
 	}
-	s.ended = make(map[string]prometheus.Counter, len(endReasons))
+	s.ended = make(map[string]*Count, len(endReasons))
 	for _, reason := range endReasons {
 		s.ended[reason] = s.Utterances.WithLabelValues(reason)
 	}
-	s.slow = make(map[SessionPath]prometheus.Counter)
+	s.slow = make(map[SessionPath]*Count)
 	for _, p := range []SessionPath{PathSegment, PathDispatch, PathResult} {
 		s.slow[p] = slowPath.WithLabelValues(string(p))
 	}

@@ -20,7 +20,7 @@ func (m *Metrics) startAtZero() {
 		core.ReasonACKTimeout, core.ReasonAttemptTimeout, core.ReasonDeliveryRefused, core.ReasonDeliveryUnknown,
 		core.ReasonNodeBusy, core.ReasonDisconnected, core.ReasonNodeFailed, core.ReasonNodeLost, core.ReasonModelNotAvailable,
 	} {
-		zero(m.Retries, string(reason))
+		m.Retries.WithLabelValues(string(reason))
 	}
 	for _, reason := range core.AdmissionReasons() {
 		m.Admissions.WithLabelValues(AdmissionEjected, string(reason))
@@ -32,7 +32,9 @@ func (m *Metrics) startAtZero() {
 	zero(m.Orphans, LeaseOrphan, LeaseOverdue, LeaseStray, LeaseRebound, LeaseTakeover)
 	zero(m.Events, SessionStarted, SessionResumed, SessionRevived, SessionSuperseded, SessionEnded, SessionAbandoned, SessionTerminated)
 	zero(m.Messages, MessagePartial, MessageWaiting, MessageSpeech)
-	zero(m.Takeovers, TakeoverInstance, TakeoverNode, TakeoverJob)
+	for _, kind := range []string{TakeoverInstance, TakeoverNode, TakeoverJob} {
+		m.Takeovers.WithLabelValues(kind)
+	}
 	zero(m.StoreLost, LostRecord, LostLease)
 }
 

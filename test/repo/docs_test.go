@@ -141,16 +141,36 @@ func TestReadmesHaveTheSameCommands(t *testing.T) {
 	}
 }
 
+// TestEveryDecisionIsListed checks that every decision has a number, a title and a status, and that the list has it once, with that title.
 func TestEveryDecisionIsListed(t *testing.T) {
 	t.Parallel()
 	index, err := os.ReadFile("docs/decisions/README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
+	head := regexp.MustCompile(`^# (\d{4}) · (.+)\n\nStatus: (in force|in force; replaced in part by \[\d{4}\]\(\S+\)|replaced by \[\d{4}\]\(\S+\))\n\n`)
 	for _, page := range pages(t) {
 		dir, name := filepath.Split(page)
-		if dir == "docs/decisions/" && name != "README.md" && !strings.Contains(string(index), "("+name+")") {
-			t.Errorf("docs/decisions/README.md does not list %s", name)
+		if dir != "docs/decisions/" || name == "README.md" {
+			continue
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m := head.FindStringSubmatch(string(text))
+		if m == nil || !strings.HasPrefix(name, m[1]+"-") {
+			t.Errorf("%s does not begin with its number, its title and a status", page)
+			continue
+		}
+		line := fmt.Sprintf("- [%s](%s) %s", m[1], name, m[2])
+		if part, replaced := strings.CutPrefix(m[3], "in force; "); replaced {
+			line += " (" + part[:len("replaced in part")] + ")"
+		} else if m[3] != "in force" {
+			line += " (replaced)"
+		}
+		if strings.Count(string(index), "\n"+line+"\n") != 1 {
+			t.Errorf("docs/decisions/README.md does not list it once: %s", line)
 		}
 	}
 }

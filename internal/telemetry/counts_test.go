@@ -10,16 +10,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-func newCapped() (*CappedCounter, *prometheus.Registry) {
+func newCapped() (*Counts, *prometheus.Registry) {
 	reg := prometheus.NewRegistry()
-	return factory{reg}.cappedCounter("x_total", "A counter.", "value"), reg
+	return factory{reg}.cappedCounts("x_total", "A counter.", "value"), reg
 }
 
-func TestCappedCounterCountsEachValue(t *testing.T) {
+func TestCountsByValue(t *testing.T) {
 	t.Parallel()
 	c, reg := newCapped()
 	for _, value := range []string{"a", "b", "a", "other", "", "\xff\xfe", strings.Repeat("x", 1000), strings.Repeat("x", maxLabelValue)} {
-		c.Inc(value)
+		c.WithLabelValues(value).Inc()
 	}
 	want := map[string]float64{
 		"x_total{value=a}": 2, "x_total{value=b}": 1, "x_total{value=other}": 1, "x_total{value=}": 2, "x_total{value=" + strings.Repeat("x", maxLabelValue) + "}": 2,
@@ -30,9 +30,9 @@ func TestCappedCounterCountsEachValue(t *testing.T) {
 	}
 }
 
-// TestCappedCounterIsBounded: a million values from many callers at once are at most maxLabelValues series and one for the rest, and
+// TestCappedCountsAreBounded: a million values from many callers at once are at most maxLabelValues series and one for the rest, and
 // nothing is lost.
-func TestCappedCounterIsBounded(t *testing.T) {
+func TestCappedCountsAreBounded(t *testing.T) {
 	t.Parallel()
 	c, reg := newCapped()
 	const callers, each = 8, 125_000
@@ -40,7 +40,7 @@ func TestCappedCounterIsBounded(t *testing.T) {
 	for i := range callers {
 		wg.Go(func() {
 			for j := range each {
-				c.Inc(fmt.Sprintf("odd-%d-%d", i, j))
+				c.WithLabelValues(fmt.Sprintf("odd-%d-%d", i, j)).Inc()
 			}
 		})
 	}
@@ -53,7 +53,24 @@ func TestCappedCounterIsBounded(t *testing.T) {
 	if len(series) != maxLabelValues+1 || sum != callers*each || series["x_total{value=other}"] != callers*each-maxLabelValues {
 		t.Errorf("%d series with %v in all, %v of them other", len(series), sum, series["x_total{value=other}"])
 	}
-	if len(c.own) != maxLabelValues {
-		t.Errorf("%d values are remembered", len(c.own))
+	if all := c.All(); len(all) != maxLabelValues+1 || c.Sum() != callers*each {
+		t.Errorf("%d values are remembered, with %d in all", len(all), c.Sum())
+	}
+}
+
+// TestCountsWithoutALabel checks the name, the help and the value of a counter that has no label, and that its series is there at once.
+func TestCountsWithoutALabel(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	c := factory{reg}.count("x_total", "A counter.")
+	for _, want := range []float64{0, 3} {
+		if _, series := gather(t, reg); series["x_total{}"] != want || len(series) != 1 {
+			t.Errorf("series %v, want one of %v", series, want)
+		}
+		c.Inc()
+		c.Add(2)
+	}
+	if c.Load() != 6 {
+		t.Errorf("counted %d, want 6", c.Load())
 	}
 }
