@@ -24,7 +24,7 @@ func storedState() savedSession {
 		Options: []core.Options{
 			{
 				RequireTTS: true, RequiredServices: []string{"asr-2@>=2.1"}, RequiredModels: []string{"m-1"}, Features: []string{"tone"},
-				PreferredNode: "node-1", Strict: true, Region: "eu", PreferredRegion: "us", MaxWaitMS: new(int64(2_500)),
+				PreferredNodeID: new("node-1"), Strict: true, Region: "eu", PreferredRegion: "us", MaxWaitMS: new(int64(2_500)),
 			},
 			{Region: "eu"},
 			{},

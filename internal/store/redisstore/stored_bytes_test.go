@@ -72,7 +72,7 @@ func fullJob() *core.Job {
 			AudioRef: "https://audio.example/1.wav?sig=\"a\"&b=<c>",
 			Options: core.Options{
 				RequireTTS: true, RequiredServices: []string{"asr-2@>=2.1", "nmt-1"}, RequiredModels: []string{"m-1", "m-2"},
-				Features: []string{"tone", "vad"}, PreferredNode: "node-1", Strict: true, Region: "eu", PreferredRegion: "us",
+				Features: []string{"tone", "vad"}, PreferredNodeID: new("node-1"), Strict: true, Region: "eu", PreferredRegion: "us",
 				MaxWaitMS: new(int64(2_500)),
 			},
 			Utterance: core.Utterance{Turn: 3, ID: "u-\n3", AudioMS: 600, Continues: 2, WaitMS: 40, SegmentationMS: 50},
@@ -187,9 +187,9 @@ func unpacked(t *testing.T, stored string) string {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	dispatch := fullJob()
-	dispatch.Options = core.Options{}
-	for name, job := range map[string]*core.Job{"without options": dispatch, "with options": fullJob()} {
+	plain, speech := fullJob(), fullJob()
+	plain.Options, speech.Options = core.Options{}, core.Options{RequireTTS: true}
+	for name, job := range map[string]*core.Job{"no option": plain, "one option": speech, "every option": fullJob()} {
 		b.Run("encode "+name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
