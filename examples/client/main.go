@@ -12,8 +12,7 @@ import (
 func main() {
 	wav := must(os.ReadFile(os.Args[2]))
 	start := wire.SessionStart{Langs: os.Args[3:5], Audio: wire.SessionAudio{SampleRate: int(wav[24]) | int(wav[25])<<8}}
-	//nolint:forbidigo // the root of the program
-	s := must(client.Start(context.Background(), client.Config{URL: os.Args[1], Start: start}))
+	s := must(client.Start(context.Background(), client.Config{URL: os.Args[1], Start: start})) //nolint:forbidigo // the root
 	go func() { must(s.Write(wav[44:])); must(s, s.End()) }()
 	for event, err := range s.Events() {
 		if r, ok := must(event, err).(client.Result); ok {
