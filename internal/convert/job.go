@@ -50,36 +50,28 @@ const MaxWaitMS = 60_000
 
 // Options converts the requirements of a job beyond its direction.
 func (r *Reader) Options(in *wire.DispatchOptions) (core.Options, *wire.Error) {
-	o := core.Options{
-		RequireTTS: in.RequireTTS, Strict: in.Strict, Region: in.Region, PreferredRegion: in.PreferredRegion,
+	o := core.Options(*in)
+	o.Normalise()
+	if ms := o.MaxWaitMS; ms != nil && (*ms < 0 || *ms > MaxWaitMS) {
+		return o, wire.Invalid("options.max_wait_ms", "must be between 0 and %d, not %d", MaxWaitMS, *ms)
 	}
-	if in.MaxWaitMS != nil {
-		if *in.MaxWaitMS < 0 || *in.MaxWaitMS > MaxWaitMS {
-			return o, wire.Invalid("options.max_wait_ms", "must be between 0 and %d, not %d", MaxWaitMS, *in.MaxWaitMS)
-		}
-		o.MaxWaitMS = in.MaxWaitMS
+	if e := CheckOptionalID("options.preferred_node_id", string(o.Preferred())); e != nil {
+		return o, e
 	}
-	if in.PreferredNodeID != nil {
-		if e := CheckOptionalID("options.preferred_node_id", *in.PreferredNodeID); e != nil {
-			return o, e
-		}
-		o.PreferredNode = core.NodeID(*in.PreferredNodeID)
-	}
-	if o.Strict && o.PreferredNode == "" {
+	if o.Strict && o.Preferred() == "" {
 		return o, wire.Invalid("options.strict", "needs preferred_node_id")
 	}
 	for _, list := range []struct {
 		field string
-		from  []string
-		to    *[]string
+		names *[]string
 		check func(string) error
 	}{
-		{"options.required_services", in.RequiredServices, &o.RequiredServices, core.CheckRequired},
-		{"options.required_models", in.RequiredModels, &o.RequiredModels, core.CheckRequired},
-		{"options.features", in.Features, &o.Features, nil},
+		{"options.required_services", &o.RequiredServices, core.CheckRequired},
+		{"options.required_models", &o.RequiredModels, core.CheckRequired},
+		{"options.features", &o.Features, nil},
 	} {
 		var e *wire.Error
-		if *list.to, e = requiredNames(list.field, list.from, list.check); e != nil {
+		if *list.names, e = requiredNames(list.field, *list.names, list.check); e != nil {
 			return o, e
 		}
 	}

@@ -69,7 +69,7 @@ func TestSpec(t *testing.T) {
 	want := core.Spec{
 		Request: "r", Tenant: "acme", Session: "s", Direction: core.Direction{Src: "en", Tgt: "zh"}, AudioRef: "blob://1",
 		Options: core.Options{
-			RequireTTS: true, RequiredServices: []string{"sv"}, RequiredModels: []string{"m"}, Features: []string{"f"}, PreferredNode: "n", Strict: true, Region: "eu",
+			RequireTTS: true, RequiredServices: []string{"sv"}, RequiredModels: []string{"m"}, Features: []string{"f"}, PreferredNodeID: new("n"), Strict: true, Region: "eu",
 		},
 	}
 	got, e := r.Spec(&good)

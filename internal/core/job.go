@@ -9,20 +9,6 @@ import (
 	"time"
 )
 
-// Options are the requirements of a job beyond its direction.
-type Options struct {
-	RequireTTS       bool
-	RequiredServices []string
-	RequiredModels   []string
-	Features         []string
-	PreferredNode    NodeID
-	Strict           bool // only the preferred node
-	Region           string
-	PreferredRegion  string // nodes of this region are chosen while one of them has room; empty: any
-	// MaxWaitMS is how long the job may wait for a slot; nil: as configured. It is not part of the content of a request.
-	MaxWaitMS *int64 `json:",omitempty"`
-}
-
 // Spec is the part of a job that never changes: the request.
 type Spec struct {
 	Request RequestID
@@ -115,11 +101,14 @@ func (s *Spec) Fingerprint() string {
 	addList(s.Options.RequiredServices)
 	addList(s.Options.RequiredModels)
 	addList(s.Options.Features)
-	add(string(s.Options.PreferredNode))
+	add(string(s.Options.Preferred()))
 	addFlag(s.Options.Strict)
 	add(s.Options.Region)
 	if s.Options.PreferredRegion != "" { // so that other requests have the fingerprints that they had before there was this option
 		add(s.Options.PreferredRegion)
+	}
+	if others := s.Options.others(); others != "" {
+		add(others)
 	}
 	if s.Probe {
 		addFlag(true)

@@ -15,7 +15,7 @@ func fullSpec() Spec {
 		Utterance: Utterance{Turn: 3, ID: "u-3", AudioMS: 600, Continues: 2, WaitMS: 40, SegmentationMS: 50}, AudioRef: "https://audio.example/1.wav?sig=abc",
 		Options: Options{
 			RequireTTS: true, RequiredServices: []string{"asr-2", "nmt-1"}, RequiredModels: []string{"m-1", "m-2"},
-			Features: []string{"tone", "vad"}, PreferredNode: "node-1", Strict: true, Region: "eu",
+			Features: []string{"tone", "vad"}, PreferredNodeID: new("node-1"), Strict: true, Region: "eu",
 		},
 	}
 }
@@ -120,7 +120,7 @@ func TestFingerprintSeparatesFields(t *testing.T) {
 		{Direction: Direction{"en", "zh"}},
 		{Options: Options{RequireTTS: true}},
 		{Options: Options{Strict: true}},
-		{Options: Options{PreferredNode: "eu"}},
+		{Options: Options{PreferredNodeID: new("eu")}},
 		{Options: Options{Region: "eu"}},
 	}
 	seen := make(map[string]int)

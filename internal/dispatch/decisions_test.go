@@ -125,7 +125,7 @@ func TestDecisionOfThePreferredNode(t *testing.T) {
 	runRemembering(t, func(h *harness, ring *stats.JobRing) {
 		h.addNode("n1", 1)
 		h.addNode("n2", 1)
-		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNode = "n2" })
+		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNodeID = new("n2") })
 		if diff := cmp.Diff([]core.Candidate{{Node: "n2"}}, decision(t, ring, p.Job).Candidates); diff != "" {
 			t.Errorf("candidates (-want +got):\n%s", diff)
 		}

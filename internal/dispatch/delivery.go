@@ -35,16 +35,11 @@ func (j *jobRun) deliver() error {
 	if n == nil {
 		return ErrRefused // it was removed after the reservation; nothing was sent
 	}
-	o := &j.job.Options
 	timeout := min(j.runner.cfg.AttemptTimeout, time.Until(j.entry.deadline))
 	a := &wire.Assignment{
 		JobID: string(j.job.ID), AttemptID: j.job.Attempt, NodeID: string(j.job.Node), Epoch: int64(j.job.Epoch),
 		SessionID: string(j.job.Session), SrcLang: string(j.job.Direction.Src), TgtLang: string(j.job.Direction.Tgt),
-		AudioRef: j.job.AudioRef,
-		Options: wire.DispatchOptions{
-			RequireTTS: o.RequireTTS, RequiredServices: o.RequiredServices, RequiredModels: o.RequiredModels,
-			Features: o.Features, Region: o.Region, PreferredRegion: o.PreferredRegion,
-		},
+		AudioRef: j.job.AudioRef, Options: j.job.Options.ForNode(),
 		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(), Traceparent: j.trace.Traceparent(j.job.Token),
 		Probe: j.job.Probe,
 	}

@@ -87,7 +87,7 @@ func (s *selector) explain(ctx context.Context, p *ExplainParams) (Explanation, 
 
 	e := explainer{
 		Explanation: Explanation{Reasons: make(map[core.Reason]int)}, ExplainParams: p,
-		preferred: spec.Options.PreferredNode, strict: spec.Options.Strict, pools: newPoolExplainer(s.fleet.Divided(), spec),
+		preferred: spec.Options.Preferred(), strict: spec.Options.Strict, pools: newPoolExplainer(s.fleet.Divided(), spec),
 	}
 	claims := s.waiting.Claims(ctx)
 	for i, n := range all {

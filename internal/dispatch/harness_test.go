@@ -424,7 +424,7 @@ func (o *fakeOutcomes) wantReported(t *testing.T, want ...string) {
 
 // preferNode sets the preferred node.
 func preferNode(id string) func(*core.Spec) {
-	return func(s *core.Spec) { s.Options.PreferredNode = core.NodeID(id) }
+	return func(s *core.Spec) { s.Options.PreferredNodeID = &id }
 }
 
 // otherInstance makes a dispatcher of another instance over the same store.

@@ -68,7 +68,7 @@ type attemptFailure struct {
 }
 
 // isStrict reports whether only one node may have the job.
-func (j *jobRun) isStrict() bool { return j.job.Options.Strict && j.job.Options.PreferredNode != "" }
+func (j *jobRun) isStrict() bool { return j.job.Options.Strict && j.job.Options.Preferred() != "" }
 
 // exclude records why a node no longer holds the job. A node that did not get the audio stays eligible, but another is tried first.
 func (j *jobRun) exclude(holder core.Holder, reason core.Reason) {

@@ -265,7 +265,7 @@ func TestUncertainDeliveryIsAnACKTimeout(t *testing.T) {
 				h.addNode("node-a", 1)
 				h.addNode("node-b", 1)
 				h.transport.failWith("node-a", err)
-				p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNode = "node-a" })
+				p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNodeID = new("node-a") })
 				if p.Node != "node-b" || p.Attempt != 2 {
 					t.Errorf("placed %+v, want node-b in the second attempt", p)
 				}
@@ -326,7 +326,7 @@ func TestRetryWaitsForASlot(t *testing.T) {
 	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
-		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNode = "node-a" })
+		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNodeID = new("node-a") })
 		other := h.dispatch(withRequestID("other"))
 		if err := h.ack(other); err != nil {
 			t.Fatal(err)
@@ -368,7 +368,7 @@ func TestStrictJobIsNotRetriedElsewhere(t *testing.T) {
 	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
-		strict := func(s *core.Spec) { s.Options.PreferredNode, s.Options.Strict = "node-a", true }
+		strict := func(s *core.Spec) { s.Options.PreferredNodeID, s.Options.Strict = new("node-a"), true }
 		p := h.dispatch(strict)
 		if err := h.ack(p); err != nil {
 			t.Fatal(err)

@@ -174,7 +174,7 @@ func TestJobsThatStay(t *testing.T) {
 		config func(*dispatch.Config)
 		spec   func(*core.Spec)
 	}{
-		"strict":       {spec: func(s *core.Spec) { s.Options.PreferredNode, s.Options.Strict = "node-a", true }},
+		"strict":       {spec: func(s *core.Spec) { s.Options.PreferredNodeID, s.Options.Strict = new("node-a"), true }},
 		"last attempt": {config: func(c *dispatch.Config) { c.MaxRetry = 0 }},
 		"audio":        {config: func(c *dispatch.Config) { c.HasAudio = func(*core.Job) bool { return false } }},
 	} {

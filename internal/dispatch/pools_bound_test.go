@@ -33,7 +33,7 @@ func TestNodeMovesAfterTheReservation(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*harness, *core.Spec){
 		"sampled":   func(*harness, *core.Spec) {},
-		"preferred": func(_ *harness, s *core.Spec) { s.Options.PreferredNode = "g" },
+		"preferred": func(_ *harness, s *core.Spec) { s.Options.PreferredNodeID = new("g") },
 		"surveyed":  func(h *harness, _ *core.Spec) { h.setAside("g") },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -197,9 +197,7 @@ func TestPreferredNodeOutsideItsPool(t *testing.T) {
 		h.addNode("g", 9, withServices("x"))
 		h.addNode("s", 9, withServices("y"))
 		h.fleet.SetPools(goldAndSilver())
-		prefer := func(id core.NodeID) func(*core.Spec) {
-			return func(s *core.Spec) { s.Options.PreferredNode = id }
-		}
+		prefer := preferNode
 		e := h.dispatchRefused(prefer("s"), ofTenant(boundTenant))
 		if want := map[string]int{"OTHER_POOL": 1}; e.Code != wire.PreferredNodeNotCapable || !cmp.Equal(e.Reasons, want) {
 			t.Errorf("%s %v, want %s with %v", e.Code, e.Reasons, wire.PreferredNodeNotCapable, want)

@@ -87,7 +87,7 @@ func TestHangingStoreIsRefusedInTime(t *testing.T) {
 		h.store.Store = hanging
 		for name, change := range map[string]func(*core.Spec){
 			"plain":             func(*core.Spec) {},
-			"a preferred node":  func(s *core.Spec) { s.Options.PreferredNode = "node-away" },
+			"a preferred node":  func(s *core.Spec) { s.Options.PreferredNodeID = new("node-away") },
 			"no capable node":   func(s *core.Spec) { s.Direction.Tgt = "de" },
 			"the same, at once": func(*core.Spec) {},
 		} {

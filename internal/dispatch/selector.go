@@ -132,7 +132,7 @@ func (s *selector) selectOnce(ctx context.Context, r *slotRequest) finding {
 	if r.offered != "" {
 		return s.selectOffered(ctx, &x)
 	}
-	if o.PreferredNode != "" && len(r.tried) == 0 {
+	if o.Preferred() != "" && len(r.tried) == 0 {
 		res, ok, refusal := s.selectPreferred(ctx, &x)
 		if ok {
 			res.pool = poolOf(&x.query, res.member.Declared())
@@ -238,7 +238,7 @@ func unknownPreferred(id core.NodeID) *wire.Error {
 // selected.
 func (s *selector) selectPreferred(ctx context.Context, x *search) (reservation, bool, *wire.Error) {
 	r, q := x.request, &x.query
-	id := r.spec.Options.PreferredNode
+	id := r.spec.Options.Preferred()
 	reason := core.ReasonStale
 	n := s.fleet.Node(id)
 	switch {

@@ -38,7 +38,7 @@ func TestRetryAvoidsNodesOfAnInstanceThatMissedACKs(t *testing.T) {
 
 func TestRetryIgnoresIncapablePreferredNode(t *testing.T) {
 	t.Parallel()
-	prefer := func(s *core.Spec) { s.Options.PreferredNode = "node-p" }
+	prefer := func(s *core.Spec) { s.Options.PreferredNodeID = new("node-p") }
 	runTest(t, func(h *harness) {
 		h.addNode("node-p", 1)
 		h.addNode("node-b", 1)
@@ -63,7 +63,7 @@ func TestExplainFindsPreferredNodeBeyondItsLimit(t *testing.T) {
 			h.addNode(fmt.Sprintf("node-%02d", i), 1)
 		}
 		x, err := h.dispatcher.Explain(h.t.Context(),
-			dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Options.PreferredNode = "node-11" }), Limit: 10})
+			dispatch.ExplainParams{Spec: spec(func(s *core.Spec) { s.Options.PreferredNodeID = new("node-11") }), Limit: 10})
 		if err != nil || x.Verdict != "" || !x.Truncated {
 			t.Errorf("verdict %q %q truncated %v, %v", x.Verdict, x.Detail, x.Truncated, err)
 		}
@@ -199,7 +199,7 @@ func TestPreferenceIsDroppedForRecordedJob(t *testing.T) {
 			runTest(t, func(h *harness) {
 				h.addNode("a", 1)
 				h.transport.failWith("a", dispatch.ErrBusy)
-				job := h.dispatchUntilPlaced(func(s *core.Spec) { s.Options.PreferredNode = "a" })
+				job := h.dispatchUntilPlaced(func(s *core.Spec) { s.Options.PreferredNodeID = new("a") })
 				time.Sleep(100 * time.Millisecond)
 				h.wantState(job, core.StateRetrying, core.ReasonNodeBusy)
 				withdraw(h)
@@ -236,8 +236,8 @@ func TestNoRefusalWhileASlotIsFree(t *testing.T) {
 
 func TestPreferredNode(t *testing.T) {
 	t.Parallel()
-	prefer := func(id core.NodeID, strict bool) func(*core.Spec) {
-		return func(s *core.Spec) { s.Options.PreferredNode, s.Options.Strict = id, strict }
+	prefer := func(id string, strict bool) func(*core.Spec) {
+		return func(s *core.Spec) { s.Options.PreferredNodeID, s.Options.Strict = &id, strict }
 	}
 	runTest(t, func(h *harness) {
 		for i := range 20 {
@@ -276,7 +276,7 @@ func TestSilentPreferredNodeIsNotIncapable(t *testing.T) {
 		h.addNode("node-a", 1)
 		h.addNode("node-b", 1)
 		h.advance(20*time.Second, "node-b") // node-a is silent
-		if p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNode = "node-a" }); p.Node != "node-b" {
+		if p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNodeID = new("node-a") }); p.Node != "node-b" {
 			t.Errorf("placed on %s, want node-b", p.Node)
 		}
 	})
@@ -358,7 +358,7 @@ func TestNodeThatMissesACKIsSetAside(t *testing.T) {
 	runTest(t, func(h *harness) {
 		h.addNode("node-a", 10)
 		h.addNode("node-b", 10)
-		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNode = "node-a" })
+		p := h.dispatch(func(s *core.Spec) { s.Options.PreferredNodeID = new("node-a") })
 		h.advance(3*time.Second, "node-a", "node-b")
 		if now := h.placementOf(p.Job); now.Node != "node-b" {
 			t.Fatalf("moved to %s", now.Node)

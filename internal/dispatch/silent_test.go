@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 )
 
@@ -39,7 +38,7 @@ func (h *harness) runJob(request, node string, took time.Duration) dispatch.Plac
 // startJob dispatches a job, to a node if one is named, which acknowledges it.
 func (h *harness) startJob(request, node string) dispatch.Placement {
 	h.t.Helper()
-	p := h.dispatch(withRequestID(request), func(s *core.Spec) { s.Options.PreferredNode = core.NodeID(node) })
+	p := h.dispatch(withRequestID(request), preferNode(node))
 	if err := h.ack(p); err != nil {
 		h.t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome
 	t := newTestJob(min(p.Timeout, d.cfg.AttemptTimeout, d.cfg.JobTimeout))
 	r := Request{Spec: core.Spec{
 		Request: core.RequestID(name), Session: core.SessionID(name), Tenant: p.Tenant, Direction: p.Direction, Probe: true,
-		Options: core.Options{PreferredNode: p.Node, Strict: true},
+		Options: core.Options{PreferredNodeID: new(string(p.Node)), Strict: true},
 	}, Unique: true, test: t}
 	c := &call{Request: r, ctx: ctx, id: r.Job(), fingerprint: r.Fingerprint()}
 	d.beginTrace(c)
@@ -154,7 +154,7 @@ func (r *runner) awaitTestJob(ctx context.Context, id core.JobID, w *testJob, un
 // selectProbed reserves a slot of the node that is probed. What the scheduler has decided about the node does not matter: that it is
 // drained, ejected or set aside, and the limits on its load. What it says about itself does.
 func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
-	id := r.spec.Options.PreferredNode
+	id := r.spec.Options.Preferred()
 	n := s.fleet.Node(id)
 	if n == nil {
 		status, err := store.ReadNode(ctx, s.store, id)

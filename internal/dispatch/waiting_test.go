@@ -243,7 +243,7 @@ func TestStrictWaiterDoesNotBlockOthers(t *testing.T) {
 			onA, onB = onB, onA
 		}
 		strict := h.startWaiting(h.t.Context(), "strict", 30*time.Second, func(s *core.Spec) {
-			s.Options.PreferredNode, s.Options.Strict = "node-b", true
+			s.Options.PreferredNodeID, s.Options.Strict = new("node-b"), true
 		})
 		time.Sleep(time.Millisecond)
 		other := h.startWaiting(h.t.Context(), "other", 30*time.Second)

@@ -159,7 +159,7 @@ func TestViewHasAllPages(t *testing.T) {
 			want[tenant]++
 			change := func(s *core.Spec) {
 				if s.Tenant = core.TenantID(tenant); i%3 == 0 {
-					s.Options.PreferredNode, s.Options.Strict = "node-a", true
+					s.Options.PreferredNodeID, s.Options.Strict = new("node-a"), true
 				}
 			}
 			go func() {

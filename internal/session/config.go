@@ -3,6 +3,7 @@ package session
 import (
 	"cmp"
 	"maps"
+	"reflect"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
@@ -171,10 +172,15 @@ const (
 
 // size is the approximate size of the options when they are saved.
 func (o *optionSet) size() int {
-	n := len(o.PreferredNode) + len(o.Region) + len(o.PreferredRegion)
-	for _, list := range [][]string{o.RequiredServices, o.RequiredModels, o.Features} {
-		for _, name := range list {
-			n += len(name) + optionOverhead
+	n := 0
+	for _, option := range reflect.ValueOf(o.Options).Fields() {
+		switch option = reflect.Indirect(option); option.Kind() {
+		case reflect.String:
+			n += option.Len()
+		case reflect.Slice:
+			for i := range option.Len() {
+				n += option.Index(i).Len() + optionOverhead
+			}
 		}
 	}
 	return n

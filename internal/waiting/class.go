@@ -47,7 +47,7 @@ func newWaitClass(fl *fleet.Fleet, spec *core.Spec, except []core.NodeID) (*wait
 		r.Tenant = spec.Tenant
 	}
 	if o.Strict {
-		r.Node = o.PreferredNode
+		r.Node = o.Preferred()
 	}
 	pool := core.PoolID("")
 	if rule := core.NewPoolRule(fl.Division(), spec); rule.Job.Bound {
@@ -97,7 +97,7 @@ func parseWaitClass(id, text string) *waitClass {
 	c.spec.Direction, c.spec.Tenant = core.Direction{Src: r.Src, Tgt: r.Tgt}, r.Tenant
 	c.spec.Options = core.Options{
 		RequireTTS: r.TTS, RequiredServices: r.Services, RequiredModels: r.Models, Features: r.Features, Region: r.Region,
-		PreferredNode: r.Node, Strict: r.Node != "",
+		PreferredNodeID: new(string(r.Node)), Strict: r.Node != "",
 	}
 	if r.BoundPool != nil {
 		c.spec.Pool = core.JobPool{ID: *r.BoundPool, Bound: true}

@@ -27,7 +27,7 @@ func newClassFilter(division *core.Pools, pk *pick.Picker, requirement *core.Req
 		Tried: c.except,
 	}}
 	if c.spec.Options.Strict {
-		f.node = c.spec.Options.PreferredNode
+		f.node = c.spec.Options.Preferred()
 	}
 	return f
 }

@@ -34,7 +34,7 @@ func variedSpec(i int) *core.Spec {
 	case variant < 14:
 		s.Options.Features = []string{fmt.Sprint("feature-", variant)}
 	default:
-		s.Options.Strict, s.Options.PreferredNode = true, variedNode(i)
+		s.Options.Strict, s.Options.PreferredNodeID = true, new(string(variedNode(i)))
 	}
 	return s
 }

@@ -219,7 +219,7 @@ func describeClass(c *classSnapshot) *ViewedClass {
 	if tenant := c.class.spec.Tenant; tenant != "" {
 		d.Requires = append(d.Requires, "tenant("+string(tenant)+")") // it has nodes of its own
 	}
-	if node := c.class.spec.Options.PreferredNode; node != "" {
+	if node := c.class.spec.Options.Preferred(); node != "" {
 		d.Requires = append(d.Requires, "node("+string(node)+")")
 	}
 	for _, node := range c.class.except {

@@ -38,7 +38,7 @@ func testCreate(t *testing.T, h *Harness) {
 	p := h.jobParams("job-1", "node-a", "t.1")
 	p.Spec.Options = core.Options{
 		RequireTTS: true, RequiredServices: []string{"asr"}, RequiredModels: []string{"m"}, Features: []string{"tone"},
-		PreferredNode: "node-a", Strict: true, Region: "eu",
+		PreferredNodeID: new("node-a"), Strict: true, Region: "eu",
 	}
 	created := h.create(t, p)
 	got, err := h.Store.Get(t.Context(), "job-1")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -33,7 +32,7 @@ type recordBody struct {
 	Src         core.Lang               `json:"s"`
 	Tgt         core.Lang               `json:"t"`
 	AudioRef    string                  `json:"a"`
-	Options     core.Options            `json:"o"`
+	Options     any                     `json:"o"` // core.Options.Stored
 	Utterance   *recordUtterance        `json:"u,omitempty"`
 	LastNode    core.NodeID             `json:"l,omitempty"`
 	Pool        core.PoolID             `json:"b,omitempty"`
@@ -145,8 +144,8 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	b = append(append(b, `","s":"`...), j.Direction.Src...)
 	b = append(append(b, `","t":"`...), j.Direction.Tgt...)
 	b = appendText(append(b, `","a":`...), j.AudioRef)
-	if o := reflect.ValueOf(&j.Options).Elem(); !o.IsZero() { // without a list of its fields, which would have to be kept complete
-		options, err := json.Marshal(&j.Options)
+	if !j.Options.IsZero() {
+		options, err := json.Marshal(j.Options.Stored())
 		if err != nil {
 			return nil, err
 		}
@@ -218,15 +217,16 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 	if err != nil {
 		return nil, fmt.Errorf("job %s: %w", id, err)
 	}
-	var b recordBody
+	b := recordBody{Options: job.Options.Stored()}
 	if json.Unmarshal([]byte(rest), &b) != nil {
 		return nil, fmt.Errorf("job %s: %w", id, errMalformed)
 	}
 	job.ID, job.Fingerprint, job.Detail, job.Result = id, b.Fingerprint, b.Detail, b.Result
+	job.Options.Normalise()
 	job.Spec = core.Spec{
 		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Incarnation: b.Incarnation,
 		Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
-		AudioRef:  b.AudioRef, Options: b.Options, LastNode: b.LastNode,
+		AudioRef:  b.AudioRef, Options: job.Options, LastNode: b.LastNode,
 		Pool: core.JobPool{ID: b.Pool, Bound: b.PoolBound}, Admission: b.Admission, Probe: b.Probe,
 	}
 	if u := b.Utterance; u != nil {

@@ -34,7 +34,7 @@ func drawJob(t *rapid.T) *core.Job {
 			Direction: core.Direction{Src: "en", Tgt: "zh-TW"}, AudioRef: strings.ToValidUTF8(anyText.Draw(t, "audio"), "?"),
 			Options: core.Options{
 				RequireTTS: rapid.Bool().Draw(t, "tts"), Features: rapid.SliceOfN(id, 0, 2).Draw(t, "features"),
-				PreferredNode: core.NodeID(rapid.SampledFrom([]string{"", "n1"}).Draw(t, "preferred")),
+				PreferredNodeID: rapid.SampledFrom([]*string{nil, new("n1")}).Draw(t, "preferred"),
 			},
 			Admission: core.Token(rapid.SampledFrom([]string{"", "i-1.2a"}).Draw(t, "admission")),
 			Pool:      core.JobPool{ID: core.PoolID(rapid.SampledFrom([]string{"", "gold"}).Draw(t, "pool")), Bound: rapid.Bool().Draw(t, "bound")},
