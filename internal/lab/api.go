@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -82,19 +80,4 @@ func (a *API) do(ctx context.Context, method, path string, body []byte, out any)
 		return fmt.Errorf("%s %s answered %s", method, path, resp.Status)
 	}
 	return e
-}
-
-// PostRetry posts until a repeat would not change the answer: a node keeps a result until it is acknowledged.
-func (a *API) PostRetry(ctx context.Context, path string, in, out any) error {
-	retry := run.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
-	for {
-		err := a.Post(ctx, path, in, out)
-		var refusal *wire.Error
-		if err == nil || errors.As(err, &refusal) && !refusal.Code.Retryable() {
-			return err
-		}
-		if !retry.Wait(ctx) {
-			return err
-		}
-	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -357,13 +358,10 @@ func TestJobsAreListedByEveryInstance(t *testing.T) {
 	patient(&cfg)
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	slots := 4
-	n, err := lab.StartCallbackNode(t.Context(), instances[0].peer, lab.CallbackNodeOptions{ID: "n1", Declaration: wire.Declaration{
-		SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(n.Kill)
+	startCallbackNode(t, fleet.CallbackOptions{
+		ID: "n1", API: func() *lab.API { return instances[0].peer },
+		Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
+	})
 	waitUntil(t, "both instances to see the node", waitLimit, func() bool { return instances[0].Fleet.Node("n1") != nil && instances[1].Fleet.Node("n1") != nil })
 	want := make(map[string]bool)
 	for i := range 6 {
@@ -413,13 +411,10 @@ func TestJobsOfASessionAreSpreadOverInstances(t *testing.T) {
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	slots := 100
 	for _, id := range []string{"n1", "n2"} {
-		n, err := lab.StartCallbackNode(t.Context(), instances[0].peer, lab.CallbackNodeOptions{ID: id, Declaration: wire.Declaration{
-			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(n.Kill)
+		startCallbackNode(t, fleet.CallbackOptions{
+			ID: id, API: func() *lab.API { return instances[0].peer },
+			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
+		})
 	}
 	waitUntil(t, "both instances to see the nodes", waitLimit, func() bool { return instances.allSee("n1", "n2") })
 	last := ""
