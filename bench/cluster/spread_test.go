@@ -276,7 +276,7 @@ func (t *shardedCluster) checkSlots(tb testing.TB, keys []string, results []late
 		}
 	}
 	for _, session := range t.sessions {
-		ids = append(ids, session.client.ID())
+		ids = append(ids, session.ID())
 	}
 	for _, one := range results {
 		ids = append(ids, one.job)

@@ -116,7 +116,7 @@ reserved_ttl_seconds = 13
 		blockNodes, connected, *blockFor, done.Load(), failed.Load(), refused.Load(), early, late)
 }
 
-// blockingNode is a node that blocks now and then.
+// blockingNode is a node that blocks now and then. It is not one of package node, which would connect again when it cannot read.
 type blockingNode struct {
 	id, url string
 	gate    sync.RWMutex // held while the node neither reads nor sends

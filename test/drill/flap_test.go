@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -41,12 +41,17 @@ func TestConnectionsFlap(t *testing.T) {
 	c := startTestCluster(t, buildOnce(t), *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
 	d := &flapDrill{testCluster: c, open: make(map[net.Conn]bool)}
 	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
 	defer stop()
-	for n := range flapNodes {
-		running.Go(func() { d.run(ctx, fmt.Sprint("flap-", n)) })
+	var urls []string
+	for _, at := range c.Instances {
+		urls = append(urls, at.URL())
 	}
+	fleet.StartNodes(t, d.work, fleet.Configs(flapNodes, func(n int) node.Config {
+		return node.Config{
+			ID: fmt.Sprint("flap-", n), URLs: urls, Slots: flapSlots, OnFull: func(wire.ActiveJob) { d.full.Add(1) },
+			HTTPClient: &http.Client{Transport: &http.Transport{DialContext: d.dial, DisableKeepAlives: true}},
+		}
+	})...)
 	d.nodeCount = flapNodes
 	d.Must(d.waitAllNodes())
 	for _, at := range c.Instances {
@@ -75,24 +80,12 @@ type flapDrill struct {
 	cut  bool // nothing can connect
 }
 
-// run runs a node.
-func (d *flapDrill) run(ctx context.Context, id string) {
-	transport := &http.Transport{DialContext: d.dial, DisableKeepAlives: true}
-	cfg := node.Config{
-		ID: id, Slots: flapSlots, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second, HTTPClient: &http.Client{Transport: transport},
-		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}}, OnFull: func(wire.ActiveJob) { d.full.Add(1) },
-	}
-	for _, at := range d.Instances {
-		cfg.URLs = append(cfg.URLs, at.URL())
-	}
-	if err := node.Run(ctx, cfg, func(ctx context.Context, _ *node.Job) (node.Result, error) {
-		began := time.Now()
-		run.Sleep(ctx, flapWork)
-		d.worked.Add(int64(time.Since(began)))
-		return node.Result{TextTgt: "hola"}, ctx.Err()
-	}); err != nil {
-		d.TB.Errorf("%s: %v", id, err)
-	}
+// work does a job.
+func (d *flapDrill) work(ctx context.Context, _ *node.Job) (node.Result, error) {
+	began := time.Now()
+	run.Sleep(ctx, flapWork)
+	d.worked.Add(int64(time.Since(began)))
+	return node.Result{TextTgt: "hola"}, ctx.Err()
 }
 
 // dial connects unless the connections are cut.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os/exec"
 	"slices"
@@ -19,6 +18,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -63,25 +63,15 @@ func startKillDrill(t *testing.T, settings string) (context.Context, *killDrill)
 	c := startTestCluster(t, binary, *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(settings))
 	d := &killDrill{testCluster: c, binary: binary, apis: make(map[*clustertest.Instance]*lab.API)}
 	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
 	t.Cleanup(func() {
 		stop()
-		running.Wait()
 		for _, api := range d.apis {
 			api.Close()
 		}
 	})
 	for n, at := range c.Instances {
 		d.apis[at] = lab.NewAPI(at.URL())
-		cfg := node.Config{
-			ID: fmt.Sprint("free-", n), URLs: []string{at.URL()}, Slots: 2, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second,
-			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-		}
-		running.Go(func() {
-			if err := node.Run(ctx, cfg, d.work); err != nil {
-				t.Errorf("%s: %v", cfg.ID, err)
-			}
-		})
+		fleet.StartNodes(t, d.work, node.Config{ID: fmt.Sprint("free-", n), URL: at.URL(), Slots: 2})
 	}
 	return ctx, d
 }
