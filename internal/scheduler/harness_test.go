@@ -26,6 +26,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -355,12 +356,14 @@ func register(t *testing.T, in *instance, id core.NodeID, langs ...core.Lang) {
 
 // instantTransport is a transport to nodes that finish each job at once.
 type instantTransport struct {
+	fleet.Direct
 	jobs atomic.Pointer[dispatch.Dispatcher]
 }
 
-func (i *instantTransport) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
-	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
-	return i.jobs.Load().Reports.Done(ctx, r, nil)
+func newInstantTransport() *instantTransport {
+	i := new(instantTransport)
+	i.Direct = func(ctx context.Context, _ *core.Node, _ *wire.Assignment, r dispatch.Report) error {
+		return i.jobs.Load().Reports.Done(ctx, r, nil)
+	}
+	return i
 }
-
-func (*instantTransport) Cancel(context.Context, core.NodeID, core.JobID, int) {}

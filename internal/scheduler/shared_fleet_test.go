@@ -119,7 +119,7 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 		callers = 3
 		delay   = 10 * time.Millisecond
 	)
-	transport := &instantTransport{}
+	transport := newInstantTransport()
 	redis := redistest.Start(t)
 	proxy := redistest.StartProxy(t, redis.Addr())
 	instances := append(startInstances(t, 1, redis.URL(), config.Default(), transport), startInstances(t, 1, proxy.URL(), config.Default(), transport)...)

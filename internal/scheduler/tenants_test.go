@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/lab"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -61,7 +62,8 @@ type countingTransport struct {
 	running, highest atomic.Int64
 }
 
-func (c *countingTransport) Deliver(_ context.Context, _ *core.Node, a *wire.Assignment) error {
+// deliver is fleet.Direct.
+func (c *countingTransport) deliver(_ context.Context, _ *core.Node, _ *wire.Assignment, r dispatch.Report) error {
 	now := c.running.Add(1)
 	for old := c.highest.Load(); now > old && !c.highest.CompareAndSwap(old, now); old = c.highest.Load() {
 	}
@@ -69,12 +71,10 @@ func (c *countingTransport) Deliver(_ context.Context, _ *core.Node, a *wire.Ass
 		<-c.mayEnd
 		time.Sleep(rand.N(20 * time.Millisecond))
 		c.running.Add(-1)
-		c.report(dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}})
+		c.report(r)
 	})
 	return nil
 }
-
-func (*countingTransport) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
 // TestTenantLimitOverInstances: many callers use all of three instances at once. The jobs of the tenant that run are never more than its
 // limit, all of which is used, and in the end none is counted.
@@ -86,7 +86,7 @@ func TestTenantLimitOverInstances(t *testing.T) {
 	patient(&cfg)
 	withoutRetries(&cfg)
 	transport := &countingTransport{mayEnd: make(chan struct{})}
-	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, transport)
+	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, fleet.Direct(transport.deliver))
 	transport.report = func(r dispatch.Report) {
 		retryUntilOK(t, func() error {
 			return instances.anyInstance().Jobs.Reports.Done(context.WithoutCancel(t.Context()), r, []byte(`{"text_tgt":"x"}`))
