@@ -108,10 +108,7 @@ func (c *cluster) startNodes(count int, takes time.Duration) {
 		return node.Config{URL: c.instances[n%len(c.instances)].URL(), ID: fmt.Sprintf("node-%d", n), Slots: 4}
 	})...)
 	for _, i := range c.instances {
-		api := lab.NewAPI(i.URL())
-		err := lab.WaitNodes(c.t.Context(), api, count)
-		api.Close()
-		if err != nil {
+		if err := lab.WaitNodes(c.t.Context(), i.API, count); err != nil {
 			c.t.Fatal(err)
 		}
 	}

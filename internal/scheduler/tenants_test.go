@@ -169,11 +169,9 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 		delivered <- a
 	}))
 	t.Cleanup(node.Close)
-	apis := []*lab.API{lab.NewAPI(instances[0].URL()), lab.NewAPI(instances[1].URL())}
-	t.Cleanup(func() { apis[0].Close(); apis[1].Close() })
 	slots, url := 8, node.URL
 	retryUntilOK(t, func() error {
-		return apis[1].Post(t.Context(), "/v1/node/register", wire.RegisterRequest{NodeID: "n1", Declaration: wire.Declaration{
+		return instances[1].API.Post(t.Context(), "/v1/node/register", wire.RegisterRequest{NodeID: "n1", Declaration: wire.Declaration{
 			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots, CallbackURL: &url,
 		}}, new(wire.RegisterResponse))
 	})
@@ -184,11 +182,11 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 	}
 	var jobs []wire.Assignment
 	for i := range 2 {
-		retryUntilOK(t, func() error { return send(apis[0], fmt.Sprint("r", i)) })
+		retryUntilOK(t, func() error { return send(instances[0].API, fmt.Sprint("r", i)) })
 		a := <-delivered
 		jobs = append(jobs, a)
 		retryUntilOK(t, func() error {
-			return apis[1].Post(t.Context(), "/v1/job/ack", wire.JobAckRequest{JobID: a.JobID, AttemptID: a.AttemptID, NodeID: a.NodeID}, new(wire.OKResponse))
+			return instances[1].API.Post(t.Context(), "/v1/job/ack", wire.JobAckRequest{JobID: a.JobID, AttemptID: a.AttemptID, NodeID: a.NodeID}, new(wire.OKResponse))
 		})
 	}
 	conn := dialSession(t, instances[0].URL(), wire.SessionStart{SessionID: "s1", Langs: []string{"en", "zh"}})
@@ -207,7 +205,7 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 			return e.Code == wire.RateLimited
 		})
 	}
-	wantLimited(func() error { return send(apis[1], "r2") })
+	wantLimited(func() error { return send(instances[1].API, "r2") })
 	wantLimited(func() error {
 		var refusal wire.ErrorFrame
 		dialSession(t, instances[1].URL(), wire.SessionStart{SessionID: "s2", Langs: []string{"en", "zh"}}).await(&refusal)
@@ -217,11 +215,11 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 	resumed.await(new(wire.SessionResumed))
 
 	retryUntilOK(t, func() error {
-		return apis[1].Post(t.Context(), "/v1/job/done", wire.JobDoneRequest{
+		return instances[1].API.Post(t.Context(), "/v1/job/done", wire.JobDoneRequest{
 			JobAckRequest: wire.JobAckRequest{JobID: jobs[0].JobID, AttemptID: jobs[0].AttemptID, NodeID: "n1"}, Result: []byte(`{"text_tgt":"x"}`),
 		}, new(wire.OKResponse))
 	})
-	retryUntilOK(t, func() error { return send(apis[1], "r3") })
+	retryUntilOK(t, func() error { return send(instances[1].API, "r3") })
 	<-delivered
-	wantLimited(func() error { return send(apis[1], "r4") })
+	wantLimited(func() error { return send(instances[1].API, "r4") })
 }

@@ -13,7 +13,6 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/fleet"
@@ -271,11 +270,8 @@ func instanceOfSession(t *testing.T, instances []*clustertest.Instance) *cluster
 	var found *clustertest.Instance
 	waitUntil(t, "the session to be listed", waitLimit, func() bool {
 		for _, in := range instances {
-			api := lab.NewAPI(in.URL())
 			var list wire.InstanceList
-			err := api.Get(t.Context(), "/v1/instances", &list)
-			api.Close()
-			if err != nil {
+			if in.Read(t.Context(), "/v1/instances", &list) != nil {
 				return false
 			}
 			for _, one := range list.Instances {

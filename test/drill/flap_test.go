@@ -2,7 +2,6 @@ package drill
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -14,7 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
@@ -54,11 +52,6 @@ func TestConnectionsFlap(t *testing.T) {
 	})...)
 	d.nodeCount = flapNodes
 	d.Must(d.waitAllNodes())
-	for _, at := range c.Instances {
-		api := lab.NewAPI(at.URL())
-		defer api.Close()
-		d.apis = append(d.apis, api)
-	}
 	for round := range *flapRounds {
 		d.flap(ctx, round)
 	}
@@ -71,7 +64,6 @@ func TestConnectionsFlap(t *testing.T) {
 // flapDrill has what the nodes of the drill share.
 type flapDrill struct {
 	*testCluster
-	apis   []*lab.API
 	worked atomic.Int64 // nanoseconds, of all nodes
 	full   atomic.Int64 // jobs that came to a node without a free slot
 
@@ -126,7 +118,7 @@ func (d *flapDrill) flap(ctx context.Context, round int) {
 		jobs.Go(func() {
 			request := wire.DispatchRequest{RequestID: fmt.Sprint("flap-", round, "-", i), SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}
 			err := clustertest.Eventually(ctx, time.Minute, func() error {
-				err := d.apis[i%len(d.apis)].Post(ctx, "/v1/dispatch/f2f", request, &placed[i])
+				err := d.Instances[i%len(d.Instances)].API.Post(ctx, "/v1/dispatch/f2f", request, &placed[i])
 				var e *wire.Error
 				if errors.As(err, &e) && e.Code == wire.SchedulerDependencyDown {
 					return err // on a busy machine Redis may answer too late
@@ -148,10 +140,7 @@ func (d *flapDrill) flap(ctx context.Context, round int) {
 	for i := range placed {
 		var job wire.Job
 		d.Must(clustertest.EventuallyEvery(ctx, 20*time.Millisecond, time.Minute, func() error {
-			text, err := d.Instances[i%len(d.Instances)].Get(ctx, "/v1/jobs/"+placed[i].JobID)
-			if err == nil {
-				err = json.Unmarshal(text, &job)
-			}
+			err := d.Instances[i%len(d.Instances)].Read(ctx, "/v1/jobs/"+placed[i].JobID, &job)
 			if err == nil && job.State != "DONE" {
 				err = fmt.Errorf("it is %+v", job)
 			}
@@ -170,12 +159,8 @@ func (d *flapDrill) flap(ctx context.Context, round int) {
 
 // slotsAreFree checks that no node has a job, or is blamed for anything.
 func (d *flapDrill) slotsAreFree(ctx context.Context) error {
-	text, err := d.Instances[0].Get(ctx, "/v1/nodes?limit=1000")
-	if err != nil {
-		return err
-	}
 	var list wire.NodeList
-	if err := json.Unmarshal(text, &list); err != nil {
+	if err := d.Instances[0].Read(ctx, "/v1/nodes?limit=1000", &list); err != nil {
 		return err
 	}
 	for i := range list.Nodes {

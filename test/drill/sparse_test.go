@@ -116,12 +116,8 @@ func (d *sparseDrill) post(ctx context.Context, path string, body, answer any) e
 
 // fleet returns how many nodes a random instance sees as ready, and how many of their slots are taken.
 func (d *sparseDrill) fleet(ctx context.Context) (present, taken int, err error) {
-	text, err := d.Instances[rand.IntN(len(d.Instances))].Get(ctx, "/v1/nodes?limit=1000")
-	if err != nil {
-		return 0, 0, err
-	}
 	var list wire.NodeList
-	if err := json.Unmarshal(text, &list); err != nil {
+	if err := d.Instances[rand.IntN(len(d.Instances))].Read(ctx, "/v1/nodes?limit=1000", &list); err != nil {
 		return 0, 0, err
 	}
 	for i := range list.Nodes {
@@ -174,12 +170,8 @@ func (d *sparseDrill) timeStop(ctx context.Context, nodes []*sparseNode) {
 			if noticed[node.id] > 0 {
 				continue
 			}
-			text, err := d.Instances[rand.IntN(len(d.Instances))].Get(ctx, "/v1/nodes/"+node.id)
-			if err != nil {
-				return err
-			}
 			var n wire.Node
-			if err := json.Unmarshal(text, &n); err != nil {
+			if err := d.Instances[rand.IntN(len(d.Instances))].Read(ctx, "/v1/nodes/"+node.id, &n); err != nil {
 				return err
 			}
 			if !n.Online || n.Disconnected {
