@@ -5,15 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -235,27 +232,15 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 }
 
 // connectNode connects and registers a node, with a key unless it is empty. On a busy machine Redis may not answer in time: then it does so again.
-func connectNode(t *testing.T, in *instance, id, key, token string) (ws *websocket.Conn, ack wire.NodeRegisterAck) {
+func connectNode(t *testing.T, in *instance, id, key, token string) (ws *fleet.Socket, ack wire.NodeRegisterAck) {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{
+	register := map[string]any{
 		"type": "node_register", "node_id": id, "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 100,
 		"active": []any{}, "resume_token": token,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}}
-	if key != "" {
-		o.HTTPHeader = http.Header{"Authorization": {"Bearer " + key}}
 	}
 	retryUntilOK(t, func() error {
-		if ws, _, err = websocket.Dial(t.Context(), strings.Replace(in.peer.URL, "http", "ws", 1)+"/ws/node", o); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = ws.CloseNow() })
-		if err := ws.Write(t.Context(), websocket.MessageText, text); err != nil {
-			t.Fatal(err)
-		}
+		ws = fleet.Connect(t, in.peer.URL, "/ws/node", key)
+		ws.Send(register)
 		_, data, err := ws.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -191,7 +191,7 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 	}
 	conn := dialSession(t, instances[0].URL(), wire.SessionStart{SessionID: "s1", Langs: []string{"en", "zh"}})
 	var started wire.SessionStarted
-	conn.await(&started)
+	conn.Await(&started)
 	instances[0].Process.KillAndWait()
 
 	wantLimited := func(do func() error) {
@@ -208,11 +208,11 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 	wantLimited(func() error { return send(instances[1].API, "r2") })
 	wantLimited(func() error {
 		var refusal wire.ErrorFrame
-		dialSession(t, instances[1].URL(), wire.SessionStart{SessionID: "s2", Langs: []string{"en", "zh"}}).await(&refusal)
+		dialSession(t, instances[1].URL(), wire.SessionStart{SessionID: "s2", Langs: []string{"en", "zh"}}).Await(&refusal)
 		return &refusal.Error
 	})
-	resumed := dialSessionWith(t, instances[1].URL(), wire.SessionResume{SessionID: "s1", ResumeToken: started.ResumeToken})
-	resumed.await(new(wire.SessionResumed))
+	resumed := dialSession(t, instances[1].URL(), wire.SessionResume{SessionID: "s1", ResumeToken: started.ResumeToken})
+	resumed.Await(new(wire.SessionResumed))
 
 	retryUntilOK(t, func() error {
 		return instances[1].API.Post(t.Context(), "/v1/job/done", wire.JobDoneRequest{

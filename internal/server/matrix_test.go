@@ -81,8 +81,8 @@ func startMatrix(t *testing.T, changes ...func(*config.Config)) *testScheduler {
 type matrixObjects struct {
 	ts     *testScheduler
 	nodes  map[string]*callbackNode // by tenant; the empty one is shared
-	jobs   map[string]delivery   // by tenant
-	tokens map[string]string     // credentials by name
+	jobs   map[string]delivery      // by tenant
+	tokens map[string]string        // credentials by name
 }
 
 // newMatrixObjects registers a node for each tenant and a shared one, and gives each tenant's node a job.

@@ -180,12 +180,7 @@ func (c *testCluster) call(method, path string, body, answer any) {
 	c.t.Helper()
 	for _, i := range c.instances {
 		api := lab.API{URL: i.URL(), Token: operatorKey, HTTP: c.http}
-		var err error
-		if method == http.MethodGet {
-			err = api.Get(c.t.Context(), path, answer)
-		} else {
-			err = api.Post(c.t.Context(), path, body, answer)
-		}
+		err := api.Do(c.t.Context(), method, path, body, answer)
 		var unreachable *url.Error
 		if errors.As(err, &unreachable) {
 			continue
