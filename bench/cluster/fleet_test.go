@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"testing"
@@ -16,8 +15,6 @@ import (
 	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
-
-var quiet = slog.New(slog.DiscardHandler)
 
 // tone is 100 ms of audio.
 var tone = clustertest.Tone(16_000)

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -32,8 +31,6 @@ const (
 	framesPerUtterance = 6
 	utteranceInterval  = 5 * time.Second // of a session
 )
-
-var quiet = slog.New(slog.DiscardHandler)
 
 // tone is one frame of audio.
 var tone = clustertest.Tone(16_000)

@@ -239,14 +239,7 @@ func pollInterval(waited time.Duration) time.Duration {
 var discardLog = slog.New(slog.DiscardHandler)
 
 // tone returns PCM of a tone at 16 kHz.
-func tone(ms int) []byte {
-	pcm := make([]byte, 32*ms)
-	for i := range len(pcm) / 2 {
-		v := int16(8000 * math.Sin(float64(i)/5))
-		pcm[2*i], pcm[2*i+1] = byte(v), byte(v>>8)
-	}
-	return pcm
-}
+func tone(ms int) []byte { return lab.Tone(time.Duration(ms) * time.Millisecond) }
 
 // startScheduler runs a scheduler until the test ends and returns its URL.
 func startScheduler(t *testing.T, cfg config.Config) string {

@@ -3,12 +3,10 @@ package clustertest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/lab"
@@ -31,16 +29,10 @@ const AmbiguousNode = "ambiguous"
 func runCallbackNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error {
 	api := newSchedulerClient(cfg.URL)
 	defer api.Close()
-	var running, notReady sync.WaitGroup
-	notReady.Add(cfg.Count + 1)
-	go func() {
-		notReady.Wait()
-		ready()
-	}()
-	errs := make([]error, cfg.Count+1)
-	for i := range errs {
-		n := &callbackNode{testNode: testNode{name: fmt.Sprintf("%s-%d", cfg.Name, i), seed: cfg.Seed, slots: cfg.Slots, journal: j},
-			http: api.HTTP}
+	return runAll(cfg.Count+1, ready, func(i int, isReady func()) error {
+		n := &callbackNode{
+			testNode: testNode{name: fmt.Sprintf("%s-%d", cfg.Name, i), seed: cfg.Seed, slots: cfg.Slots, journal: j}, http: api.HTTP,
+		}
 		options := fleet.CallbackOptions{
 			API: func() *lab.API { return api }, Work: n.recordWork, Busy: n.isBusy, OnEvent: n.recordEvent, Minimal: true,
 			OmitsActive: i%2 == 1 || i == cfg.Count, // which the protocol allows
@@ -50,13 +42,10 @@ func runCallbackNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, 
 			options.Intercept = n.failFirstDelivery
 		}
 		options.ID, options.Declaration = n.name, wire.Declaration{SemanticLangs: []string{"en", "es"}, MaxConcurrentJobs: &n.slots}
-		running.Go(func() {
-			errs[i] = n.run(ctx, options, notReady.Done)
-			n.recordStop(errs[i])
-		})
-	}
-	running.Wait()
-	return errors.Join(errs...)
+		err := n.run(ctx, options, isReady)
+		n.recordStop(err)
+		return err
+	})
 }
 
 // callbackNode is a node that receives jobs over HTTP. It records the same entries as a socket node.
@@ -68,10 +57,10 @@ type callbackNode struct {
 // run serves jobs until the context ends and no job is left.
 func (n *callbackNode) run(ctx context.Context, options fleet.CallbackOptions, ready func()) error {
 	served, err := fleet.StartCallbackNode(ctx, options)
-	ready()
 	if err != nil {
 		return err
 	}
+	ready()
 	defer served.Kill()
 	<-ctx.Done()
 	return served.Drain(drainTimeout)

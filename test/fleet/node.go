@@ -11,8 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/node"
 )
 
-// StartNodes runs nodes of package node until the end of the test, or until stop is called. A node that ends with an error fails the test. If
-// not configured otherwise, nodes translate between English and Spanish, log nothing and wait a second for their jobs when they stop.
+// StartNodes runs nodes of package node until the end of the test, or until stop is called. A node that ends with an error fails the test.
+// If not configured otherwise, nodes translate between English and Spanish, log nothing and wait a second for their jobs when they stop.
 func StartNodes(tb testing.TB, handler node.Handler, nodes ...node.Config) (stop func()) {
 	tb.Helper()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(tb.Context()))

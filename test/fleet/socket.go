@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/coder/websocket"
 
@@ -24,7 +26,9 @@ func Connect(tb testing.TB, url, path, token string) *Socket {
 	if token != "" {
 		o.HTTPHeader = http.Header{"Authorization": {"Bearer " + token}}
 	}
-	ws, _, err := websocket.Dial(tb.Context(), url+path, o) //nolint:bodyclose // the library closes it
+	ctx, cancel := context.WithTimeout(tb.Context(), time.Minute)
+	defer cancel()
+	ws, _, err := websocket.Dial(ctx, url+path, o) //nolint:bodyclose // the library closes it
 	if err != nil {
 		tb.Fatal(err)
 	}
