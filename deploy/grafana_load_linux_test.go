@@ -2,6 +2,7 @@ package deploy_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -15,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -104,8 +106,8 @@ func (l *liveLoad) runSession(ctx context.Context, url string) error {
 	if err := l.request("POST", url+"/v1/sessions", "operator.key", "{}", &minted); err != nil {
 		return err
 	}
-	s, err := client.Start(ctx, client.Config{
-		URL: url, URLs: l.entries, Token: minted.Token, Log: slog.New(slog.DiscardHandler), Start: wire.SessionStart{Langs: []string{"en", "de"}, Partials: true},
+	s, err := fleet.Start(ctx, client.Config{
+		URL: url, URLs: l.entries, Token: minted.Token, Start: wire.SessionStart{Langs: []string{"en", "de"}, Partials: true},
 	})
 	if err != nil {
 		return err
@@ -115,13 +117,8 @@ func (l *liveLoad) runSession(ctx context.Context, url string) error {
 		if err := s.Begin(wire.UtteranceStart{SrcLang: []string{"en", "de"}[i%2]}); err != nil {
 			return err
 		}
-		if _, err := s.Write(lab.Tone(100 * time.Millisecond)); err != nil {
-			return err
-		}
-		if err := s.Commit(); err != nil {
-			return err
-		}
-		if err := waitOutcome(s); err != nil {
+		var failed *wire.Error
+		if _, err := s.Speak(lab.Tone(100 * time.Millisecond)); err != nil && !errors.As(err, &failed) {
 			return err
 		}
 	}
@@ -134,20 +131,6 @@ func (l *liveLoad) runSession(ctx context.Context, url string) error {
 		}
 	}
 	return nil
-}
-
-// waitOutcome waits for the end of an utterance.
-func waitOutcome(s *client.Session) error {
-	for e, err := range s.Events() {
-		if err != nil {
-			return err
-		}
-		switch e.(type) {
-		case client.Result, client.UtteranceFailed:
-			return nil
-		}
-	}
-	return client.ErrClosed
 }
 
 // sendRequests sends what operators and callers send, and what should be refused. It ignores errors: some are wanted, and an instance or

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/child"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -330,27 +330,12 @@ func (s *composeStack) checkMetrics() {
 
 // request sends a request with one of the keys.
 func (s *composeStack) request(method, url, key, body string, into any) error {
-	req, err := http.NewRequestWithContext(s.t.Context(), method, url, strings.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
+	api := lab.API{URL: url, HTTP: http.DefaultClient}
 	if key != "" {
-		req.Header.Set("Authorization", "Bearer "+text(s.t, filepath.Join(s.keys, key)))
+		api.Token = text(s.t, filepath.Join(s.keys, key))
 	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
+	if body == "" {
+		return api.Do(s.t.Context(), method, "", nil, into)
 	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	switch {
-	case err != nil:
-		return err
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Errorf("%s %s: %s", resp.Status, url, answer)
-	case into == nil:
-		return nil
-	}
-	return json.Unmarshal(answer, into)
+	return api.Do(s.t.Context(), method, "", json.RawMessage(body), into)
 }

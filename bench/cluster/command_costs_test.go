@@ -73,7 +73,7 @@ func measureCosts(tb testing.TB, times int, idleTime time.Duration) []cost {
 	run.Sleep(tb.Context(), lateCheckDelay)
 	return append(list,
 		m.measure("a heartbeat over HTTP", maxHeartbeat, times, func() { sendHTTPHeartbeats(tb, all[0], times) }),
-		m.measure("a heartbeat over a socket", maxHeartbeat, times, func() { heartbeats.sendHeartbeats(tb, times) }),
+		m.measure("a heartbeat over a socket", maxHeartbeat, times, func() { heartbeats.sendHeartbeats(times) }),
 		m.measure("a job without session, one instance", maxJob, times, func() { dispatchJobs(tb, all[0], fleet, times) }),
 		m.measure("a job without session, two instances", maxJobTwoInstances, times, func() {
 			dispatchJobs(tb, all[1], fleet, times)

@@ -3,7 +3,6 @@ package cluster
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"sync"
 	"testing"
@@ -13,10 +12,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
-
-var quiet = slog.New(slog.DiscardHandler)
 
 // tone is 100 ms of audio.
 var tone = clustertest.Tone(16_000)
@@ -38,27 +36,15 @@ func nodeName(instance, number int) string { return fmt.Sprintf("node-%d-%d", in
 func startNodes(tb testing.TB, instances, on []*instance, each, slots int) *nodeFleet {
 	tb.Helper()
 	f := &nodeFleet{times: make(map[string]jobTimes), dispatched: make(chan struct{}, 1)}
-	ctx, stop := context.WithCancel(context.Background())
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
-	var running sync.WaitGroup
-	tb.Cleanup(func() {
-		stop()
-		running.Wait()
-		transport.CloseIdleConnections()
-	})
+	tb.Cleanup(transport.CloseIdleConnections)
+	var nodes []node.Config
 	for n, i := range on {
 		for k := range each {
-			running.Go(func() {
-				err := node.Run(ctx, node.Config{
-					URL: i.url, ID: nodeName(n, k), Slots: slots, Log: quiet, ShutdownTimeout: time.Second, HTTPClient: &http.Client{Transport: transport},
-					Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-				}, f.handleJob)
-				if err != nil {
-					tb.Error(err)
-				}
-			})
+			nodes = append(nodes, node.Config{URL: i.url, ID: nodeName(n, k), Slots: slots, HTTPClient: &http.Client{Transport: transport}})
 		}
 	}
+	fleet.StartNodes(tb, f.handleJob, nodes...)
 	waitNodes(tb, instances, each*len(on))
 	return f
 }
@@ -89,11 +75,10 @@ func (f *nodeFleet) takeTimes(job string) (jobTimes, bool) {
 	return n, ok
 }
 
-// testSession is a session that sends one utterance after the other.
+// testSession is a session that counts its utterances.
 type testSession struct {
-	client   *client.Session
-	outcomes chan client.Event
-	sent     int
+	fleet.Session
+	sent int
 }
 
 // startSessions starts sessions on an instance, which end with the test.
@@ -101,31 +86,7 @@ func startSessions(tb testing.TB, on *instance, count int) []*testSession {
 	tb.Helper()
 	sessions := make([]*testSession, count)
 	for n := range sessions {
-		c, err := client.Start(tb.Context(), client.Config{URL: on.url, Log: quiet, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
-		if err != nil {
-			tb.Fatal(err)
-		}
-		s := &testSession{client: c, outcomes: make(chan client.Event, 1)}
-		var reading sync.WaitGroup
-		reading.Go(func() {
-			defer close(s.outcomes)
-			for e, err := range c.Events() {
-				switch e.(type) {
-				case client.Result, client.UtteranceFailed:
-					s.outcomes <- e
-				}
-				if err != nil {
-					return
-				}
-			}
-		})
-		tb.Cleanup(func() {
-			_ = c.Close()
-			for range s.outcomes { // outcomes that no caller waits for
-			}
-			reading.Wait()
-		})
-		sessions[n] = s
+		sessions[n] = &testSession{Session: fleet.StartSession(tb, client.Config{URL: on.url})}
 	}
 	return sessions
 }
@@ -139,33 +100,28 @@ type latency struct {
 // sendUtterance sends an utterance and waits for its result.
 func (s *testSession) sendUtterance(f *nodeFleet) (latency, error) {
 	s.sent++
-	if err := s.client.Begin(wire.UtteranceStart{RequestID: fmt.Sprintf("%s.%d", s.client.ID(), s.sent)}); err != nil {
+	if err := s.Begin(wire.UtteranceStart{RequestID: fmt.Sprintf("%s.%d", s.ID(), s.sent)}); err != nil {
 		return latency{}, err
 	}
-	if _, err := s.client.Write(tone); err != nil {
+	if _, err := s.Write(tone); err != nil {
 		return latency{}, err
 	}
 	sentAt := time.Now()
-	if err := s.client.Commit(); err != nil {
+	if err := s.Commit(); err != nil {
 		return latency{}, err
 	}
-	limit := time.NewTimer(20 * time.Second)
+	limit := time.AfterFunc(20*time.Second, func() { _ = s.Close() })
 	defer limit.Stop()
-	select {
-	case e := <-s.outcomes:
-		now := time.Now()
-		r, ok := e.(client.Result)
-		if !ok {
-			return latency{}, fmt.Errorf("utterance %d ended with %+v", s.sent, e)
-		}
-		n, ok := f.takeTimes(r.JobID)
-		if !ok || r.TextTgt != r.JobID {
-			return latency{}, fmt.Errorf("the result of %s is not the one of its node", r.JobID)
-		}
-		return latency{job: r.JobID, toNode: n.assigned.Sub(sentAt), withAudio: n.audio.Sub(sentAt), fromNode: now.Sub(n.finished), total: now.Sub(sentAt)}, nil
-	case <-limit.C:
-		return latency{}, fmt.Errorf("utterance %d has no result after 20 s", s.sent)
+	r, err := s.Result()
+	now := time.Now()
+	if err != nil {
+		return latency{}, fmt.Errorf("utterance %d after %v: %w", s.sent, now.Sub(sentAt), err)
 	}
+	n, ok := f.takeTimes(r.JobID)
+	if !ok || r.TextTgt != r.JobID {
+		return latency{}, fmt.Errorf("the result of %s is not the one of its node", r.JobID)
+	}
+	return latency{job: r.JobID, toNode: n.assigned.Sub(sentAt), withAudio: n.audio.Sub(sentAt), fromNode: now.Sub(n.finished), total: now.Sub(sentAt)}, nil
 }
 
 // runUtterances has sessions send a number of utterances each, all sessions in parallel, with a pause of the given mean

@@ -3,11 +3,13 @@ package cluster
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 )
 
@@ -49,6 +51,9 @@ func startInstances(tb testing.TB, redis string, count int, environment ...strin
 	}
 	return all
 }
+
+// api returns a client of the API of the instance.
+func (i *instance) api() *lab.API { return &lab.API{URL: i.url, HTTP: http.DefaultClient} }
 
 // send sends a command to the instance and waits for its report. It can be called from any goroutine, but for each instance
 // by one at a time.

@@ -20,7 +20,7 @@ import (
 
 // localNodes simulates the nodes of an instance within its process, so that what they cost in Redis is measured and nothing else.
 type localNodes struct {
-	inprocess.InlineNodes
+	inprocess.Nodes
 	scheduler *scheduler.Scheduler
 	hold      atomic.Bool
 	beats     atomic.Int64
@@ -28,14 +28,13 @@ type localNodes struct {
 	ids       []core.NodeID
 }
 
-// Deliver implements dispatch.Transport.
-func (n *localNodes) Deliver(ctx context.Context, to *core.Node, a *wire.Assignment) error {
-	if !n.hold.Load() {
-		return n.InlineNodes.Deliver(ctx, to, a)
+// deliver is fleet.Direct.
+func (n *localNodes) deliver(ctx context.Context, to *core.Node, a *wire.Assignment, r dispatch.Report) error {
+	if n.hold.Load() {
+		r.Epoch = core.Epoch(a.Epoch)
+		return n.Jobs.Reports.Ack(ctx, r)
 	}
-	return n.Jobs.Reports.Ack(ctx, dispatch.Report{
-		Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)},
-	})
+	return n.Finish(ctx, to, a, r)
 }
 
 const (

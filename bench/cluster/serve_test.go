@@ -22,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -61,7 +62,7 @@ type report struct {
 // serve runs an instance: it prints its URL, executes commands, and ends with its standard input.
 func serve(redis string) {
 	local := new(localNodes)
-	s, err := scheduler.New(context.Background(), settings(redis), wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), local)
+	s, err := scheduler.New(context.Background(), settings(redis), wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), fleet.Direct(local.deliver))
 	if err != nil {
 		panic(err)
 	}

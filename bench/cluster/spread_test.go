@@ -200,10 +200,10 @@ const (
 // markService has a node report a service as unavailable, and waits until an explanation shows the mark.
 func (t *shardedCluster) markService(tb testing.TB, node string) {
 	tb.Helper()
-	post(tb, t.instances[0], "/v1/node/model_not_available", wire.ModelNotAvailableRequest{NodeID: node, ServiceID: "nmt"}, nil)
+	post(tb, t.instances[0], "/v1/node/model_not_available", wire.ModelNotAvailableRequest{NodeID: node, ServiceID: "nmt"})
 	marked := run.Backoff{Min: 10 * time.Millisecond, Max: 100 * time.Millisecond}.Retry(tb.Context(), func() error {
 		var x wire.ExplainResponse
-		if err := tryPost(t.instances[0], "/v1/dispatch/explain", wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es"}, &x); err != nil {
+		if err := t.instances[0].api().Post(tb.Context(), "/v1/dispatch/explain", wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es"}, &x); err != nil {
 			return err // on a busy machine Redis may not answer in time
 		}
 		for _, n := range x.Nodes {
@@ -276,7 +276,7 @@ func (t *shardedCluster) checkSlots(tb testing.TB, keys []string, results []late
 		}
 	}
 	for _, session := range t.sessions {
-		ids = append(ids, session.client.ID())
+		ids = append(ids, session.ID())
 	}
 	for _, one := range results {
 		ids = append(ids, one.job)

@@ -15,6 +15,7 @@ import (
 	"github.com/lingua-scheduler/lingua/bench/stats"
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -27,31 +28,11 @@ const sessionPause = 500 * time.Millisecond
 //	go test -run '^$' -bench PauseProbes -benchtime 1x ./bench/conversations -sessions 5000 -nodes 50 -during 20s -timeout 15m
 func BenchmarkPauseProbes(t *testing.B) {
 	p := startScheduler(t)
-	ctx, stop := context.WithCancel(t.Context())
 	b := newUtteranceLog()
-	nodesRunning := startNodes(ctx, t, p.url, *nodes, 16, b)
-	defer nodesRunning.Wait()
-	defer stop()
-	all := make([]*client.Session, *sessions)
-	var opening sync.WaitGroup
-	startLimit := make(chan struct{}, 64)
-	for i := range all {
-		startLimit <- struct{}{}
-		opening.Go(func() {
-			defer func() { <-startLimit }()
-			var err error
-			all[i], err = client.Start(t.Context(), client.Config{URL: p.url, Log: quiet, Start: wire.SessionStart{
-				Langs: []string{"en", "es"}, Segmentation: wire.SessionSegmentation{PauseMS: sessionPause.Milliseconds()},
-			}})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	opening.Wait()
-	if t.Failed() {
-		return
-	}
+	startNodes(t, p.url, *nodes, 16, b)
+	all := openSessions(t, client.Config{
+		URL: p.url, Start: wire.SessionStart{Segmentation: wire.SessionSegmentation{PauseMS: sessionPause.Milliseconds()}},
+	})
 	var reading sync.WaitGroup
 	for _, s := range all {
 		reading.Go(func() {
@@ -82,7 +63,7 @@ func BenchmarkPauseProbes(t *testing.B) {
 
 // runSessions has every session send utterances for a while, and returns the CPU time of the scheduler for each utterance,
 // in microseconds.
-func (p *process) runSessions(t *testing.B, b *utteranceLog, all []*client.Session, byPause bool) float64 {
+func (p *process) runSessions(t *testing.B, b *utteranceLog, all []fleet.Session, byPause bool) float64 {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), *during)
 	defer stop()

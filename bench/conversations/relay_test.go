@@ -20,6 +20,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -182,28 +183,18 @@ func (r *relay) serveSession(c *socket.Conn) {
 func connectClients(b *testing.B, at net.Addr) *benchServer {
 	c := &benchServer{}
 	for i := range relayNodes {
-		ws := dial(b, at, "/ws/node")
+		ws := fleet.Connect(b, "http://"+at.String(), "/ws/node", "").Conn
 		writeText(b, ws, fmt.Sprintf(`{"type":"node_register","node_id":"n%d","semantic_langs":["en","es"],"max_concurrent_jobs":%d,"active":[]}`, i, relaySlots))
 		readFrame(b, ws, "node_register_ack")
 		go c.runNode(ws)
 	}
 	for range relaySessions {
-		ws := dial(b, at, "/ws/session")
+		ws := fleet.Connect(b, "http://"+at.String(), "/ws/session", "").Conn
 		writeText(b, ws, `{"type":"session_start","langs":["en","es"]}`)
 		readFrame(b, ws, "session_started")
 		c.sessions = append(c.sessions, ws)
 	}
 	return c
-}
-
-func dial(b *testing.B, at net.Addr, path string) *websocket.Conn {
-	ws, _, err := websocket.Dial(b.Context(), "ws://"+at.String()+path, &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	ws.SetReadLimit(-1)
-	b.Cleanup(func() { _ = ws.CloseNow() })
-	return ws
 }
 
 func writeText(b *testing.B, ws *websocket.Conn, text string) {

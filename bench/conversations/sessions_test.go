@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -18,7 +17,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
-	"github.com/lingua-scheduler/lingua/wire"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 )
 
 var (
@@ -32,8 +31,6 @@ const (
 	framesPerUtterance = 6
 	utteranceInterval  = 5 * time.Second // of a session
 )
-
-var quiet = slog.New(slog.DiscardHandler)
 
 // tone is one frame of audio.
 var tone = clustertest.Tone(16_000)
@@ -102,42 +99,42 @@ func percentile(list []time.Duration, p float64) time.Duration {
 	return stats.Percentile(list, p).Round(10 * time.Microsecond)
 }
 
-// startNodes starts nodes that finish at once.
-func startNodes(ctx context.Context, tb testing.TB, url string, count, slots int, b *utteranceLog) *sync.WaitGroup {
-	var all sync.WaitGroup
-	for i := range count {
-		all.Go(func() {
-			err := node.Run(ctx, node.Config{
-				URL: url, ID: fmt.Sprintf("node-%d", i), Slots: slots, Log: quiet, ShutdownTimeout: time.Second,
-				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
-				audio, err := job.Audio(ctx)
-				if err != nil {
-					return node.Result{}, err
-				}
-				sent := utteranceName(job.Session, frameNumber(audio))
-				b.arrived(sent)
-				b.finished(sent)
-				return node.Result{TextTgt: sent}, nil
-			})
-			if err != nil {
+// startNodes starts nodes that finish at once. They stop at the end of the test.
+func startNodes(tb testing.TB, url string, count, slots int, b *utteranceLog) (stop func()) {
+	tb.Helper()
+	return fleet.StartNodes(tb, func(ctx context.Context, job *node.Job) (node.Result, error) {
+		audio, err := job.Audio(ctx)
+		if err != nil {
+			return node.Result{}, err
+		}
+		sent := utteranceName(job.Session, frameNumber(audio))
+		b.arrived(sent)
+		b.finished(sent)
+		return node.Result{TextTgt: sent}, nil
+	}, fleet.Configs(count, func(i int) node.Config { return node.Config{URL: url, ID: fmt.Sprintf("node-%d", i), Slots: slots} })...)
+}
+
+// openSessions starts sessions, several at once.
+func openSessions(tb testing.TB, cfg client.Config) []fleet.Session {
+	tb.Helper()
+	all := make([]fleet.Session, *sessions)
+	var opening sync.WaitGroup
+	startLimit := make(chan struct{}, 64)
+	for i := range all {
+		startLimit <- struct{}{}
+		opening.Go(func() {
+			defer func() { <-startLimit }()
+			var err error
+			if all[i], err = fleet.Start(tb.Context(), cfg); err != nil {
 				tb.Error(err)
 			}
 		})
 	}
-	return &all
-}
-
-// testSession is one session.
-type testSession struct {
-	client *client.Session
-	number int
-}
-
-// startSession starts a session.
-func startSession(ctx context.Context, url string, number int) (*testSession, error) {
-	s, err := client.Start(ctx, client.Config{URL: url, Log: quiet, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
-	return &testSession{s, number}, err
+	opening.Wait()
+	if tb.Failed() {
+		tb.FailNow()
+	}
+	return all
 }
 
 // utteranceName names an utterance by its session and its number there.
@@ -159,50 +156,50 @@ func frameNumber(audio []byte) int64 {
 	return int64(binary.LittleEndian.Uint64(audio[len(audio)-8:]))
 }
 
-// run sends utterances until the context ends and checks the results: complete, once each, and in order.
-func (p *testSession) run(ctx context.Context, tb testing.TB, b *utteranceLog) {
+// talk sends utterances in a session until the context ends and checks the results: complete, once each, and in order.
+func talk(ctx context.Context, tb testing.TB, s fleet.Session, b *utteranceLog) {
 	var sent atomic.Int64
 	go func() {
 		for run.Sleep(ctx, rand.N(utteranceInterval)); ctx.Err() == nil; run.SleepJitter(ctx, utteranceInterval-framesPerUtterance*frameDuration, 0.2) {
 			n := sent.Add(1)
 			for range framesPerUtterance {
-				if _, err := p.client.Write(numberedFrame(n)); err != nil {
+				if _, err := s.Write(numberedFrame(n)); err != nil {
 					tb.Error(err)
 					return
 				}
 				time.Sleep(frameDuration)
 			}
-			b.sent(utteranceName(p.client.ID(), n))
-			if err := p.client.Commit(); err != nil {
+			b.sent(utteranceName(s.ID(), n))
+			if err := s.Commit(); err != nil {
 				tb.Error(err)
 				return
 			}
 		}
-		if err := p.client.End(); err != nil {
+		if err := s.End(); err != nil {
 			tb.Error(err)
 		}
 	}()
 	next := int64(0)
-	for e, err := range p.client.Events() {
+	for e, err := range s.Events() {
 		if err != nil {
-			tb.Errorf("session %d: %v", p.number, err)
+			tb.Errorf("session %s: %v", s.ID(), err)
 			return
 		}
 		switch e := e.(type) {
 		case client.Result:
 			b.returned(e.TextTgt)
 			b.results.Add(1)
-			if want := utteranceName(p.client.ID(), next+1); e.UtteranceIndex != next || e.TextTgt != want {
-				tb.Errorf("session %d: result %d of %s, want %d of %s", p.number, e.UtteranceIndex, e.TextTgt, next, want)
+			if want := utteranceName(s.ID(), next+1); e.UtteranceIndex != next || e.TextTgt != want {
+				tb.Errorf("session %s: result %d of %s, want %d of %s", s.ID(), e.UtteranceIndex, e.TextTgt, next, want)
 			}
 			next++
 		case client.UtteranceFailed:
 			b.errors.Add(1)
-			tb.Logf("session %d: %s %s", p.number, e.Err.Code, e.Err.Detail)
+			tb.Logf("session %s: %s %s", s.ID(), e.Err.Code, e.Err.Detail)
 			next++
 		case client.SessionEnded:
 			if e.Utterances != next || next != sent.Load() {
-				tb.Errorf("session %d: sent %d utterances, session_ended counts %d, received %d outcomes", p.number, sent.Load(), e.Utterances, next)
+				tb.Errorf("session %s: sent %d utterances, session_ended counts %d, received %d outcomes", s.ID(), sent.Load(), e.Utterances, next)
 			}
 		}
 	}
@@ -214,29 +211,11 @@ func (p *testSession) run(ctx context.Context, tb testing.TB, b *utteranceLog) {
 func TestManyConversations(t *testing.T) {
 	p := startScheduler(t)
 	empty := p.memory(t)
-	ctx, stop := context.WithCancel(t.Context())
 	b := newUtteranceLog()
-	nodesRunning := startNodes(ctx, t, p.url, *nodes, 16, b)
+	stopNodes := startNodes(t, p.url, *nodes, 16, b)
 
 	before := p.memory(t)
-	all := make([]*testSession, *sessions)
-	var opening sync.WaitGroup
-	startLimit := make(chan struct{}, 64)
-	for i := range all {
-		startLimit <- struct{}{}
-		opening.Go(func() {
-			defer func() { <-startLimit }()
-			var err error
-			if all[i], err = startSession(t.Context(), p.url, i); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	opening.Wait()
-	if t.Failed() {
-		stop()
-		return
-	}
+	all := openSessions(t, client.Config{URL: p.url})
 	idle := p.memory(t)
 	t.Logf("idle: %d bytes a session (%d of heap, %d of stacks; %.1f goroutines); the scheduler alone %d KiB",
 		(idle.total()-before.total())/uint64(*sessions), (idle.Heap-before.Heap)/uint64(*sessions), (idle.Stack-before.Stack)/uint64(*sessions),
@@ -246,11 +225,10 @@ func TestManyConversations(t *testing.T) {
 	defer stopSending()
 	var running sync.WaitGroup
 	for _, s := range all {
-		running.Go(func() { s.run(speaking, t, b) })
+		running.Go(func() { talk(speaking, t, s, b) })
 	}
 	running.Wait()
-	stop()
-	nodesRunning.Wait()
+	stopNodes()
 	t.Logf("%d sessions, %d nodes, %v: %d results, %d errors; audio's end to node p50 %v p99 %v; node's result to session p50 %v p99 %v",
 		*sessions, *nodes, *during, b.results.Load(), b.errors.Load(),
 		percentile(b.toNode, 0.5), percentile(b.toNode, 0.99), percentile(b.fromNode, 0.5), percentile(b.fromNode, 0.99))

@@ -17,6 +17,7 @@ import (
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -34,23 +35,17 @@ func BenchmarkSlowReaders(b *testing.B) {
 	var others sync.WaitGroup
 	defer others.Wait()
 	defer stop()
-	for i := range 20 {
-		others.Go(func() {
-			err := node.Run(ctx, node.Config{
-				URL: p.url, ID: fmt.Sprintf("node-%d", i), Slots: 32, Log: quiet, ShutdownTimeout: time.Second,
-				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
-			}, func(_ context.Context, job *node.Job) (node.Result, error) {
-				r := node.Result{TextTgt: "x"}
-				if job.Options.RequireTTS {
-					r.Speech = make([]byte, speechBytes)
-				}
-				return r, nil
-			})
-			if err != nil {
-				b.Error(err)
-			}
-		})
-	}
+	fleet.StartNodes(b, func(_ context.Context, job *node.Job) (node.Result, error) {
+		r := node.Result{TextTgt: "x"}
+		if job.Options.RequireTTS {
+			r.Speech = make([]byte, speechBytes)
+		}
+		return r, nil
+	}, fleet.Configs(20, func(i int) node.Config {
+		return node.Config{
+			URL: p.url, ID: fmt.Sprintf("node-%d", i), Slots: 32, Declaration: wire.Declaration{TTSLangs: []string{"en", "es"}},
+		}
+	})...)
 	var reading atomic.Bool // whether the slow readers read
 	for range slowReaders {
 		others.Go(func() {
@@ -61,7 +56,7 @@ func BenchmarkSlowReaders(b *testing.B) {
 	}
 	watch := &latencyLog{}
 	for range quickReaders {
-		s, err := client.Start(ctx, client.Config{URL: p.url, Log: quiet, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
+		s, err := fleet.Start(ctx, client.Config{URL: p.url})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -90,7 +85,7 @@ func BenchmarkSlowReaders(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// runSlowReader is a session that asks for speech, and reads only while reading is set, until its connection is closed.
+// runSlowReader is a session, not one of package client, which always reads. It asks for speech, and reads only while reading is set, until its connection is closed.
 func runSlowReader(ctx context.Context, url string, reading *atomic.Bool) error {
 	ws, _, err := websocket.Dial(ctx, strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
 	if err != nil {
@@ -140,7 +135,7 @@ func (w *latencyLog) take() []time.Duration {
 	return took
 }
 
-func (w *latencyLog) sendUtterances(ctx context.Context, s *client.Session) {
+func (w *latencyLog) sendUtterances(ctx context.Context, s fleet.Session) {
 	for n := 0; run.Sleep(ctx, rand.N(time.Second)); n++ {
 		request := fmt.Sprintf("%s.%d", s.ID(), n)
 		if s.Begin(wire.UtteranceStart{RequestID: request}) != nil {
@@ -157,7 +152,7 @@ func (w *latencyLog) sendUtterances(ctx context.Context, s *client.Session) {
 	_ = s.Close()
 }
 
-func (w *latencyLog) recordResults(s *client.Session) {
+func (w *latencyLog) recordResults(s fleet.Session) {
 	for e, err := range s.Events() {
 		if err != nil {
 			return

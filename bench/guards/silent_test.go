@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -21,6 +20,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -73,22 +73,15 @@ func newSilentRun(t *testing.T, silent bool) *silentRun {
 				c.Scheduler.Dispatch.AttemptTimeoutMS = 4000
 			}
 		})
-		ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-		var nodes sync.WaitGroup
-		t.Cleanup(func() {
-			stop()
-			nodes.Wait()
-		})
 		for i := range silentFleet {
-			cfg := node.Config{
-				URL: url, ID: fmt.Sprintf("node-%02d", i), Slots: silentSlots, ShutdownTimeout: time.Millisecond, Log: slog.New(slog.DiscardHandler),
-				Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}},
-			}
 			handle := r.work
 			if silent && i == 0 {
 				handle = r.ignore
 			}
-			nodes.Go(func() { _ = node.Run(ctx, cfg, handle) })
+			fleet.StartNodes(t, handle, node.Config{
+				URL: url, ID: fmt.Sprintf("node-%02d", i), Slots: silentSlots, ShutdownTimeout: time.Millisecond,
+				Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}},
+			})
 		}
 		for s.Fleet.Len() < silentFleet {
 			run.Sleep(t.Context(), 10*time.Millisecond)

@@ -19,35 +19,32 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// InlineNodes is a transport to nodes in the same process. Each delivery acknowledges and finishes the job, so that a job has
-// ended when its dispatch returns. Jobs is set when the scheduler exists, before the first job.
-type InlineNodes struct{ Jobs *dispatch.Dispatcher }
+// Nodes is nodes in the same process, which finish their jobs at once. Jobs is set when the scheduler exists, before the first job.
+type Nodes struct{ Jobs *dispatch.Dispatcher }
 
-// Deliver implements dispatch.Transport.
-func (n *InlineNodes) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
-	r := dispatch.Report{Job: core.JobID(a.JobID),
-		Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID), Epoch: core.Epoch(a.Epoch)}}
+// Finish is fleet.Direct: it acknowledges and finishes a job, so that it has ended when its dispatch returns.
+func (n *Nodes) Finish(ctx context.Context, _ *core.Node, a *wire.Assignment, r dispatch.Report) error {
+	r.Epoch = core.Epoch(a.Epoch)
 	if err := n.Jobs.Reports.Ack(ctx, r); err != nil {
 		return err
 	}
 	return n.Jobs.Reports.Done(ctx, r, nil)
 }
 
-// Cancel implements dispatch.Transport.
-func (n *InlineNodes) Cancel(context.Context, core.NodeID, core.JobID, int) {}
-
-// queuedNodes is a transport to nodes in the same process, each of which does its jobs in a goroutine of its own.
+// queuedNodes is nodes each of which does its jobs in a goroutine of its own.
 type queuedNodes struct {
-	InlineNodes
+	Nodes
+	finish  fleet.Direct
 	queues  map[core.NodeID]chan *wire.Assignment
 	stopped atomic.Bool
 }
 
-// Deliver implements dispatch.Transport.
-func (n *queuedNodes) Deliver(_ context.Context, to *core.Node, a *wire.Assignment) error {
+// enqueue is fleet.Direct.
+func (n *queuedNodes) enqueue(_ context.Context, to *core.Node, a *wire.Assignment, _ dispatch.Report) error {
 	n.queues[to.ID] <- a
 	return nil
 }
@@ -57,8 +54,8 @@ func (n *queuedNodes) Deliver(_ context.Context, to *core.Node, a *wire.Assignme
 func (n *queuedNodes) work(tb testing.TB, queue <-chan *wire.Assignment) {
 	ctx := context.WithoutCancel(tb.Context()) // which ends before the scheduler does
 	for a := range queue {
-		err := n.InlineNodes.Deliver(ctx, nil, a)
-		for ; isDown(err) && !n.stopped.Load(); err = n.InlineNodes.Deliver(ctx, nil, a) {
+		err := n.finish.Deliver(ctx, nil, a)
+		for ; isDown(err) && !n.stopped.Load(); err = n.finish.Deliver(ctx, nil, a) {
 			run.Sleep(ctx, 100*time.Millisecond)
 		}
 		if err != nil && !n.stopped.Load() {
@@ -183,9 +180,10 @@ func newScheduler(tb testing.TB, inline bool, changes []func(*config.Config)) (*
 		change(&cfg)
 	}
 	queued := &queuedNodes{queues: make(map[core.NodeID]chan *wire.Assignment)}
-	var transport dispatch.Transport = queued
+	queued.finish = queued.Finish
+	transport := fleet.Direct(queued.enqueue)
 	if inline {
-		transport = &queued.InlineNodes
+		transport = queued.finish
 	}
 	s, err := scheduler.New(tb.Context(), cfg, wire.VersionResponse{Version: "bench"}, slog.New(slog.DiscardHandler), transport)
 	if err != nil {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -18,7 +17,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/lingua-scheduler/lingua/internal/lab"
+	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -102,24 +103,12 @@ func startCluster(t *testing.T, nodes int, weights [2]int, takes time.Duration) 
 
 func (c *cluster) startNodes(count int, takes time.Duration) {
 	c.t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(c.t.Context()))
-	var running sync.WaitGroup
-	c.t.Cleanup(func() {
-		stop()
-		running.Wait()
-	})
-	quiet := slog.New(slog.DiscardHandler)
-	for n := range count {
-		node := &lab.SocketNode{
-			ID: fmt.Sprintf("node-%d", n), Langs: []string{"en", "es"}, Slots: 4, Worker: &lab.Worker{JobDuration: func() time.Duration { return takes/2 + rand.N(takes) }},
-		}
-		running.Go(func() { _ = node.Run(ctx, c.instances[n%len(c.instances)].URL(), quiet) }) // the error is that of the cancelled context
-	}
+	worker := &lab.Worker{JobDuration: func() time.Duration { return takes/2 + rand.N(takes) }}
+	fleet.StartNodes(c.t, worker.Do, fleet.Configs(count, func(n int) node.Config {
+		return node.Config{URL: c.instances[n%len(c.instances)].URL(), ID: fmt.Sprintf("node-%d", n), Slots: 4}
+	})...)
 	for _, i := range c.instances {
-		api := lab.NewAPI(i.URL())
-		err := lab.WaitNodes(c.t.Context(), api, count)
-		api.Close()
-		if err != nil {
+		if err := lab.WaitNodes(c.t.Context(), i.API, count); err != nil {
 			c.t.Fatal(err)
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/coder/websocket"
 
 	"github.com/lingua-scheduler/lingua/test/child"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -132,21 +132,9 @@ func unusedURL(t *testing.T) string {
 // startSession starts a session and returns the close code of its connection when it ends.
 func (s *testServer) startSession(t *testing.T, id string) <-chan wire.CloseCode {
 	t.Helper()
-	conn, _, err := websocket.Dial(t.Context(), strings.Replace(s.url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.CloseNow() })
-	text, err := wire.EncodeFrame(wire.SessionStart{SessionID: id, Langs: []string{"en", "zh"}})
-	if err == nil {
-		err = conn.Write(t.Context(), websocket.MessageText, text)
-	}
-	if err == nil {
-		_, _, err = conn.Read(t.Context())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := fleet.Connect(t, s.url, "/ws/session", "")
+	conn.Send(wire.SessionStart{SessionID: id, Langs: []string{"en", "zh"}})
+	conn.Await(new(wire.SessionStarted))
 	closed := make(chan wire.CloseCode, 1)
 	go func() {
 		for {

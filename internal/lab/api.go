@@ -5,13 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -37,21 +35,26 @@ func (a *API) SetTLS(secure *tls.Config) { a.HTTP.Transport = newTransport(secur
 // Close closes the idle connections.
 func (a *API) Close() { a.HTTP.CloseIdleConnections() }
 
-// Post sends a body and decodes the answer into out. An error answer is returned as a *wire.Error.
+// Post sends a body and decodes the answer into out.
 func (a *API) Post(ctx context.Context, path string, in, out any) error {
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	return a.do(ctx, http.MethodPost, path, body, out)
+	return a.Do(ctx, http.MethodPost, path, in, out)
 }
 
 // Get reads a path and decodes the answer into out.
 func (a *API) Get(ctx context.Context, path string, out any) error {
-	return a.do(ctx, http.MethodGet, path, nil, out)
+	return a.Do(ctx, http.MethodGet, path, nil, out)
 }
 
-func (a *API) do(ctx context.Context, method, path string, body []byte, out any) error {
+// Do sends a request, with a body unless in is nil, and decodes the answer into out unless that is nil. An error answer is returned as a
+// *wire.Error.
+func (a *API) Do(ctx context.Context, method, path string, in, out any) error {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
 	req, err := http.NewRequestWithContext(ctx, method, a.URL+path, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -74,7 +77,10 @@ func (a *API) do(ctx context.Context, method, path string, body []byte, out any)
 	if err != nil {
 		return err
 	}
-	if resp.StatusCode/100 == 2 {
+	switch {
+	case resp.StatusCode/100 == 2 && out == nil:
+		return nil
+	case resp.StatusCode/100 == 2:
 		return json.Unmarshal(answer, out)
 	}
 	e := new(wire.Error)
@@ -82,19 +88,4 @@ func (a *API) do(ctx context.Context, method, path string, body []byte, out any)
 		return fmt.Errorf("%s %s answered %s", method, path, resp.Status)
 	}
 	return e
-}
-
-// PostRetry posts until a repeat would not change the answer: a node keeps a result until it is acknowledged.
-func (a *API) PostRetry(ctx context.Context, path string, in, out any) error {
-	retry := run.Backoff{Min: 10 * time.Millisecond, Max: time.Second}
-	for {
-		err := a.Post(ctx, path, in, out)
-		var refusal *wire.Error
-		if err == nil || errors.As(err, &refusal) && !refusal.Code.Retryable() {
-			return err
-		}
-		if !retry.Wait(ctx) {
-			return err
-		}
-	}
 }

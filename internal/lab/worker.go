@@ -14,6 +14,12 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+// WorkerStats is what a worker has counted.
+type WorkerStats struct {
+	Active, Done, Failed int // jobs
+	OverAssigned         int // jobs that were assigned although no slot was free
+}
+
 // Worker is the handler of a simulated node: it takes some time for each job and returns a made-up result. Its fields are
 // set before the first job.
 type Worker struct {
@@ -23,43 +29,37 @@ type Worker struct {
 	Reject, Hang, Fail float64
 
 	mu    sync.Mutex
-	stats NodeStats
+	stats WorkerStats
 }
 
 // Stats returns the counts so far.
-func (w *Worker) Stats() NodeStats {
+func (w *Worker) Stats() WorkerStats {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.stats
 }
 
-func (w *Worker) update(change func(*NodeStats)) {
+func (w *Worker) update(change func(*WorkerStats)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	change(&w.stats)
 }
 
 // countOverAssigned counts a job for which no slot was free.
-func (w *Worker) countOverAssigned(wire.ActiveJob) { w.update(func(s *NodeStats) { s.OverAssigned++ }) }
+func (w *Worker) countOverAssigned(wire.ActiveJob) {
+	w.update(func(s *WorkerStats) { s.OverAssigned++ })
+}
 
 // Do is a node.Handler.
 func (w *Worker) Do(ctx context.Context, job *node.Job) (node.Result, error) {
-	w.update(func(s *NodeStats) {
-		s.Active++
-		s.MaxActive = max(s.MaxActive, s.Active)
-	})
-	defer w.update(func(s *NodeStats) { s.Active-- })
-
+	w.update(func(s *WorkerStats) { s.Active++ })
 	result, err := w.work(ctx, job)
-	w.update(func(s *NodeStats) {
+	w.update(func(s *WorkerStats) {
+		s.Active--
 		switch {
 		case err == nil:
 			s.Done++
-		case errors.Is(err, node.ErrBusy):
-			s.Rejected++
-		case ctx.Err() != nil:
-			s.Cancelled++
-		default:
+		case !errors.Is(err, node.ErrBusy) && ctx.Err() == nil:
 			s.Failed++
 		}
 	})

@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -32,34 +33,25 @@ func TestConversationsEndToEnd(t *testing.T) {
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 5
 	url := startScheduler(t, cfg)
-	ctx, stop := context.WithCancel(t.Context())
-	var others sync.WaitGroup
-	defer others.Wait()
-	defer stop()
 	var maxRunning, running atomic.Int64
-	for i := range 3 {
-		others.Go(func() {
-			err := node.Run(ctx, node.Config{
-				URL: url, ID: fmt.Sprintf("node-%d", i), Slots: 4, Log: discardLog,
-				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
-			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
-				maxRunning.Store(max(maxRunning.Load(), running.Add(1)))
-				defer running.Add(-1)
-				audio, err := job.Audio(ctx)
-				if err != nil {
-					return node.Result{}, err
-				}
-				job.Partial(node.Partial{Stage: "asr", TextSrc: "…"})
-				if rand.IntN(10) == 0 {
-					return node.Result{}, node.Fail("RANDOM_FAILURE")
-				}
-				return node.Result{TextSrc: fmt.Sprint(len(audio)), TextTgt: strings.ToUpper(job.Src), Speech: []byte("speech")}, nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	fleet.StartNodes(t, func(ctx context.Context, job *node.Job) (node.Result, error) {
+		maxRunning.Store(max(maxRunning.Load(), running.Add(1)))
+		defer running.Add(-1)
+		audio, err := job.Audio(ctx)
+		if err != nil {
+			return node.Result{}, err
+		}
+		job.Partial(node.Partial{Stage: "asr", TextSrc: "…"})
+		if rand.IntN(10) == 0 {
+			return node.Result{}, node.Fail("RANDOM_FAILURE")
+		}
+		return node.Result{TextSrc: fmt.Sprint(len(audio)), TextTgt: strings.ToUpper(job.Src), Speech: []byte("speech")}, nil
+	}, fleet.Configs(3, func(i int) node.Config {
+		return node.Config{
+			URL: url, ID: fmt.Sprintf("node-%d", i), Slots: 4,
+			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
+		}
+	})...)
 	var clients sync.WaitGroup
 	for i := range 4 {
 		clients.Go(func() { runConversation(t, url, i) })
@@ -110,9 +102,7 @@ func readMetrics(t *testing.T, url string, names map[string]float64) map[string]
 
 // runConversation runs a session of six utterances and checks the results.
 func runConversation(t *testing.T, url string, number int) {
-	s, err := client.Start(t.Context(), client.Config{URL: url, Log: discardLog, Start: wire.SessionStart{
-		Langs: []string{"en", "es"}, Partials: true, TTS: true,
-	}})
+	s, err := fleet.Start(t.Context(), client.Config{URL: url, Start: wire.SessionStart{Partials: true, TTS: true}})
 	if err != nil {
 		t.Error(err)
 		return
@@ -120,13 +110,7 @@ func runConversation(t *testing.T, url string, number int) {
 	const utterances = 6
 	go func() {
 		for i := range utterances {
-			if err := s.Begin(wire.UtteranceStart{SrcLang: []string{"en", "es"}[i%2]}); err != nil {
-				t.Error(err)
-			}
-			if _, err := s.Write(tone(100 + 10*i)); err != nil {
-				t.Error(err)
-			}
-			if err := s.Commit(); err != nil {
+			if err := errors.Join(s.Begin(wire.UtteranceStart{SrcLang: []string{"en", "es"}[i%2]}), s.Utter(tone(100+10*i))); err != nil {
 				t.Error(err)
 			}
 		}
@@ -183,26 +167,14 @@ func TestCutConnections(t *testing.T) {
 	}
 	at := func(i int) string { return "http://" + proxies[i%len(proxies)].Addr() }
 
-	ctx, stop := context.WithCancel(t.Context())
-	var nodes sync.WaitGroup
-	for i := range 6 {
-		nodes.Go(func() {
-			err := node.Run(ctx, node.Config{
-				URL: at(i), ID: fmt.Sprintf("node-%d", i), Slots: 16, Log: discardLog, ShutdownTimeout: time.Second,
-				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
-				audio, err := job.Audio(ctx)
-				if err != nil {
-					return node.Result{}, err
-				}
-				run.Sleep(ctx, rand.N(200*time.Millisecond))
-				return node.Result{TextSrc: fmt.Sprint(len(audio))}, nil
-			})
-			if err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	fleet.StartNodes(t, func(ctx context.Context, job *node.Job) (node.Result, error) {
+		audio, err := job.Audio(ctx)
+		if err != nil {
+			return node.Result{}, err
+		}
+		run.Sleep(ctx, rand.N(200*time.Millisecond))
+		return node.Result{TextSrc: fmt.Sprint(len(audio))}, nil
+	}, fleet.Configs(6, func(i int) node.Config { return node.Config{URL: at(i), ID: fmt.Sprintf("node-%d", i), Slots: 16} })...)
 	speaking, stopSpeaking := context.WithCancel(t.Context())
 	defer stopSpeaking()
 	began := time.Now()
@@ -223,8 +195,6 @@ func TestCutConnections(t *testing.T) {
 	})
 	stopSpeaking()
 	others.Wait()
-	stop()
-	nodes.Wait()
 	t.Logf("%d cuts, %d resumptions; %d utterances, each with one terminal message, in order; %d of them errors",
 		cuts.Load(), counts.resumed.Load(), counts.utterances.Load(), counts.failed.Load())
 }
@@ -235,15 +205,12 @@ type utteranceCounts struct{ utterances, failed, resumed atomic.Int64 }
 // speakWhileCut sends utterances until the context ends, whatever happens to the connection, and compares the results with what
 // was sent: the length of each utterance, in order.
 func speakWhileCut(speaking context.Context, t *testing.T, url string, counts *utteranceCounts) {
-	var s *client.Session
-	for {
-		var err error
-		if s, err = client.Start(t.Context(), client.Config{URL: url, Log: discardLog, Start: wire.SessionStart{Langs: []string{"en", "es"}}}); err == nil {
-			break
-		}
-		if !run.SleepJitter(t.Context(), 50*time.Millisecond, 0.5) {
-			return
-		}
+	var s fleet.Session
+	if !(run.Backoff{Min: 50 * time.Millisecond, Max: 50 * time.Millisecond}.Retry(t.Context(), func() (err error) {
+		s, err = fleet.Start(t.Context(), client.Config{URL: url})
+		return err
+	})) {
+		return
 	}
 	lengths := make(chan int, 1<<16)
 	go func() {
@@ -251,8 +218,7 @@ func speakWhileCut(speaking context.Context, t *testing.T, url string, counts *u
 		for i := 0; speaking.Err() == nil; i++ {
 			ms := 60 + 10*(i%7)
 			lengths <- 32 * ms
-			_, err := s.Write(tone(ms))
-			if err = errors.Join(err, s.Commit()); err != nil {
+			if err := s.Utter(tone(ms)); err != nil {
 				t.Error(err)
 				return
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -32,21 +33,20 @@ func TestCoverageOfABoundTenant(t *testing.T) {
 	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	peer := lab.NewAPI(url)
 	t.Cleanup(peer.Close)
-	start := func(id, service string, fail float64) {
+	start := func(id, service string, err error) {
 		t.Helper()
 		slots := 4
-		node, err := lab.StartCallbackNode(t.Context(), peer, lab.CallbackNodeOptions{ID: id, Fail: fail, Declaration: wire.Declaration{
-			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots, InstalledServices: []wire.Service{{ServiceID: service, Status: "ready"}},
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(node.Kill)
+		startCallbackNode(t, fleet.CallbackOptions{
+			ID: id, API: func() *lab.API { return peer }, Work: func(context.Context, *wire.Assignment) (string, error) { return "…", err },
+			Declaration: wire.Declaration{
+				SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots, InstalledServices: []wire.Service{{ServiceID: service, Status: "ready"}},
+			},
+		})
 	}
-	start("gold-1", "x", 1)
-	start("gold-2", "x", 0)
+	start("gold-1", "x", fleet.JobError("MODEL_LOAD_FAILED"))
+	start("gold-2", "x", nil)
 	for i := range 4 {
-		start(fmt.Sprint("rest-", i), "y", 0)
+		start(fmt.Sprint("rest-", i), "y", nil)
 	}
 	drain := func(id string) {
 		t.Helper()

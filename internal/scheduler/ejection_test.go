@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -39,14 +41,14 @@ type heldJobs struct {
 }
 
 // run returns when the job is to end.
-func (h *heldJobs) run() time.Duration {
+func (h *heldJobs) run(context.Context, *wire.Assignment) (string, error) {
 	ends := make(chan struct{})
 	h.mu.Lock()
 	h.held = append(h.held, ends)
 	h.end()
 	h.mu.Unlock()
 	<-ends
-	return 0
+	return "…", nil
 }
 
 // keep sets how many jobs do not end.
@@ -70,7 +72,7 @@ type failingFleet struct {
 	t     *testing.T
 	s     *scheduler.Scheduler
 	peer  *lab.API
-	nodes []*lab.CallbackNode
+	nodes nodeFleet
 	jobs  heldJobs // of the nodes that do not fail
 	began time.Time
 	sent  int
@@ -82,24 +84,21 @@ func startFailingFleet(t *testing.T, ejection bool) *failingFleet {
 	cfg.Server.Port, cfg.Server.ShutdownSeconds = 0, 0
 	cfg.Scheduler.OutlierEjection.Enabled, cfg.Scheduler.Stats.IntervalSeconds = ejection, 1
 	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
-	f := &failingFleet{t: t, s: s, peer: lab.NewAPI(url), nodes: make([]*lab.CallbackNode, ejectionNodes), began: time.Now()}
+	f := &failingFleet{t: t, s: s, peer: lab.NewAPI(url), nodes: make(nodeFleet, ejectionNodes), began: time.Now()}
 	t.Cleanup(f.peer.Close)
 	slots := 4
 	for i := range f.nodes {
-		o := lab.CallbackNodeOptions{
-			ID:          fmt.Sprintf("node-%02d", i),
+		o := fleet.CallbackOptions{
+			ID: fmt.Sprintf("node-%02d", i), API: func() *lab.API { return f.peer }, Work: f.jobs.run,
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
-			JobDuration: f.jobs.run,
 		}
 		if core.NodeID(o.ID) == failingNode {
-			o.Fail, o.JobDuration = 1, func() time.Duration { return time.Millisecond }
+			o.Work = func(ctx context.Context, _ *wire.Assignment) (string, error) {
+				run.Sleep(ctx, time.Millisecond)
+				return "", fleet.JobError("MODEL_LOAD_FAILED")
+			}
 		}
-		node, err := lab.StartCallbackNode(t.Context(), f.peer, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(node.Kill)
-		f.nodes[i] = node
+		f.nodes[i] = startCallbackNode(t, o)
 	}
 	t.Cleanup(func() { f.jobs.keep(0) })
 	return f
@@ -135,7 +134,7 @@ func (f *failingFleet) attempts() (all, failing int) {
 	for _, n := range f.nodes {
 		got := n.Stats().Accepted
 		all += got
-		if n.ID() == string(failingNode) {
+		if n.ID == string(failingNode) {
 			failing = got
 		}
 	}

@@ -3,13 +3,11 @@ package scheduler_test
 import (
 	"context"
 	"fmt"
-	"log/slog"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -27,23 +25,12 @@ func TestRunningJobSurvivesAnEmptiedStore(t *testing.T) {
 			instances := startCluster(t, redis.URL(), cfg, nil)
 			started, finish := make(chan struct{}, 1), make(chan struct{})
 			var cancelled error
-			ctx, stop := context.WithCancel(t.Context())
-			var running sync.WaitGroup
-			running.Go(func() {
-				if err := node.Run(ctx, node.Config{
-					URL: instances[at].peer.URL, ID: "n1", Slots: 2, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Millisecond,
-					Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}},
-				}, func(ctx context.Context, _ *node.Job) (node.Result, error) {
-					started <- struct{}{}
-					<-finish
-					cancelled = ctx.Err()
-					return node.Result{TextTgt: "done"}, nil
-				}); err != nil && ctx.Err() == nil {
-					t.Error(err)
-				}
-			})
-			defer running.Wait()
-			defer stop()
+			fleet.StartNodes(t, func(ctx context.Context, _ *node.Job) (node.Result, error) {
+				started <- struct{}{}
+				<-finish
+				cancelled = ctx.Err()
+				return node.Result{TextTgt: "done"}, nil
+			}, node.Config{URL: instances[at].peer.URL, ID: "n1", Slots: 2, Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}}})
 			waitUntil(t, "both instances to see the node", waitLimit, func() bool { return instances.allSee("n1") })
 			before := instances[0].Fleet.Node("n1").Epoch()
 

@@ -26,6 +26,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -238,14 +239,7 @@ func pollInterval(waited time.Duration) time.Duration {
 var discardLog = slog.New(slog.DiscardHandler)
 
 // tone returns PCM of a tone at 16 kHz.
-func tone(ms int) []byte {
-	pcm := make([]byte, 32*ms)
-	for i := range len(pcm) / 2 {
-		v := int16(8000 * math.Sin(float64(i)/5))
-		pcm[2*i], pcm[2*i+1] = byte(v), byte(v>>8)
-	}
-	return pcm
-}
+func tone(ms int) []byte { return lab.Tone(time.Duration(ms) * time.Millisecond) }
 
 // startScheduler runs a scheduler until the test ends and returns its URL.
 func startScheduler(t *testing.T, cfg config.Config) string {
@@ -355,12 +349,14 @@ func register(t *testing.T, in *instance, id core.NodeID, langs ...core.Lang) {
 
 // instantTransport is a transport to nodes that finish each job at once.
 type instantTransport struct {
+	fleet.Direct
 	jobs atomic.Pointer[dispatch.Dispatcher]
 }
 
-func (i *instantTransport) Deliver(ctx context.Context, _ *core.Node, a *wire.Assignment) error {
-	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
-	return i.jobs.Load().Reports.Done(ctx, r, nil)
+func newInstantTransport() *instantTransport {
+	i := new(instantTransport)
+	i.Direct = func(ctx context.Context, _ *core.Node, _ *wire.Assignment, r dispatch.Report) error {
+		return i.jobs.Load().Reports.Done(ctx, r, nil)
+	}
+	return i
 }
-
-func (*instantTransport) Cancel(context.Context, core.NodeID, core.JobID, int) {}

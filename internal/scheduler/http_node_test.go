@@ -2,17 +2,16 @@ package scheduler_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"sync"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -22,285 +21,96 @@ const (
 	cancelled = wire.Code("cancelled") // the response to a heartbeat cancelled it
 )
 
-// httpNode does all that docs/http-nodes.md asks of a node, whatever happens to the schedulers: it lists every job until
-// its result is answered, repeats every report to any instance until it is answered, and registers again when it is
-// unknown. Unlike a simulated node it never gives up a job by itself, so the outcome of each job is known.
-type httpNode struct {
-	id      string
-	slots   int
-	cluster cluster
-	work    func() time.Duration
-	server  *httptest.Server
-	ctx     context.Context
-	tasks   sync.WaitGroup
-
-	mu           sync.Mutex
-	epoch        int64
-	seq          uint64
-	interval     time.Duration
-	jobs         map[wire.ActiveJob]*nodeJob
-	working      int // jobs that it runs, of those that it lists
-	maxWorking   int
-	refused      int // deliveries without a free slot
-	outcomes     map[wire.ActiveJob]wire.Code
-	reregistered int // registrations after the first
-}
-
-type nodeJob struct {
-	cancel context.CancelFunc
-	acked  bool
-	worked bool // it is listed until its result is answered
-}
+// nodeFleet is all nodes of a test. They are patient, so the outcome of each of their jobs is known.
+type nodeFleet []*fleet.CallbackNode
 
 // startNodes starts nodes and registers them.
 func startNodes(t *testing.T, instances cluster, count, slots int, work func() time.Duration) nodeFleet {
 	t.Helper()
 	f := make(nodeFleet, count)
 	for i := range f {
-		f[i] = startNode(t, instances, fmt.Sprintf("node-%02d", i), slots, work)
+		f[i] = startCallbackNode(t, fleet.CallbackOptions{
+			ID: fmt.Sprintf("node-%02d", i), API: func() *lab.API { return instances.anyInstance().peer }, Minimal: true, Patient: true,
+			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
+			Work: func(ctx context.Context, _ *wire.Assignment) (string, error) {
+				run.Sleep(ctx, work())
+				return "…", ctx.Err()
+			},
+		})
 	}
 	waitUntil(t, "every instance to see every node", waitLimit, func() bool { return instances.allSee(f.ids()...) })
 	return f
 }
 
-func startNode(t *testing.T, instances cluster, id string, slots int, work func() time.Duration) *httpNode {
+// startCallbackNode runs a node until the test ends.
+func startCallbackNode(t *testing.T, o fleet.CallbackOptions) *fleet.CallbackNode {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	n := &httpNode{
-		id: id, slots: slots, cluster: instances, work: work, ctx: ctx,
-		jobs: make(map[wire.ActiveJob]*nodeJob), outcomes: make(map[wire.ActiveJob]wire.Code),
+	n, err := fleet.StartCallbackNode(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
 	}
-	n.server = httptest.NewServer(http.HandlerFunc(n.handleDelivery))
-	t.Cleanup(func() {
-		stop()
-		n.server.Close()
-		n.tasks.Wait()
-	})
-	retryWhileDown(t, n.register)
-	n.tasks.Go(n.sendHeartbeats)
+	t.Cleanup(n.Kill)
 	return n
 }
-
-// handleDelivery is the callback.
-func (n *httpNode) handleDelivery(w http.ResponseWriter, r *http.Request) {
-	var a wire.Assignment
-	if err := json.NewDecoder(r.Body).Decode(&a); err != nil {
-		http.Error(w, `{"error":"INVALID_REQUEST"}`, http.StatusBadRequest)
-		return
-	}
-	job := wire.ActiveJob{JobID: a.JobID, AttemptID: a.AttemptID}
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	_, has := n.jobs[job]
-	switch {
-	case n.ctx.Err() != nil:
-		panic(http.ErrAbortHandler)
-	case has:
-		n.tasks.Go(func() { n.postUntilAnswered(n.ctx, "/v1/job/ack", n.reportOf(job)) })
-		return
-	case n.working >= n.slots:
-		n.refused++
-		http.Error(w, `{"error":"NODE_BUSY","detail":"no free slot"}`, http.StatusTooManyRequests)
-		return
-	}
-	ctx, cancel := context.WithCancel(n.ctx)
-	n.jobs[job] = &nodeJob{cancel: cancel}
-	delete(n.outcomes, job)
-	n.working++
-	n.maxWorking = max(n.maxWorking, n.working)
-	n.tasks.Go(func() { n.runJob(ctx, job) })
-}
-
-func (n *httpNode) reportOf(job wire.ActiveJob) wire.JobAckRequest {
-	return wire.JobAckRequest{JobID: job.JobID, AttemptID: job.AttemptID, NodeID: n.id}
-}
-
-// runJob runs a job, acknowledges it meanwhile, and repeats its result until that is answered. The job is listed until
-// then.
-func (n *httpNode) runJob(ctx context.Context, job wire.ActiveJob) {
-	work, drop := context.WithCancel(ctx)
-	defer drop()
-	dropped := make(chan wire.Code, 1)
-	n.tasks.Go(func() {
-		switch code := n.postUntilAnswered(work, "/v1/job/ack", n.reportOf(job)); code {
-		case accepted:
-			n.mu.Lock()
-			if t := n.jobs[job]; t != nil {
-				t.acked = true
-			}
-			n.mu.Unlock()
-		case cancelled: // or finished before the ACK was answered
-		default:
-			dropped <- code // the node does not hold the job any more
-			drop()
-		}
-	})
-	done := run.Sleep(work, n.work())
-	n.mu.Lock()
-	n.working--
-	n.jobs[job].worked = true
-	n.mu.Unlock()
-	if done {
-		in := wire.JobDoneRequest{JobAckRequest: n.reportOf(job), Status: "ok", Result: json.RawMessage(`{"text_tgt":"…"}`)}
-		n.recordOutcome(job, n.postUntilAnswered(ctx, "/v1/job/done", in))
-		return
-	}
-	select {
-	case code := <-dropped:
-		n.recordOutcome(job, code)
-	default:
-		n.recordOutcome(job, cancelled)
-	}
-}
-
-// recordOutcome records the outcome of a job and stops listing it.
-func (n *httpNode) recordOutcome(job wire.ActiveJob, code wire.Code) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.jobs[job].cancel()
-	delete(n.jobs, job)
-	n.outcomes[job] = code
-}
-
-// postUntilAnswered repeats a report until it is answered, and returns the code of the answer.
-func (n *httpNode) postUntilAnswered(ctx context.Context, path string, in any) wire.Code {
-	for {
-		var ok wire.OKResponse
-		err := n.cluster.anyInstance().peer.Post(ctx, path, in, &ok)
-		var e *wire.Error
-		switch {
-		case err == nil:
-			return accepted
-		case errors.As(err, &e) && !e.Code.Retryable():
-			return e.Code
-		}
-		if !run.SleepJitter(ctx, 100*time.Millisecond, 0.5) {
-			return cancelled
-		}
-	}
-}
-
-func (n *httpNode) register() error {
-	url := n.server.URL + "/jobs"
-	in := wire.RegisterRequest{NodeID: n.id, Declaration: wire.Declaration{
-		SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &n.slots, CallbackURL: &url, Active: n.activeJobs(),
-	}}
-	var out wire.RegisterResponse
-	if err := n.cluster.anyInstance().peer.Post(n.ctx, "/v1/node/register", in, &out); err != nil {
-		return err
-	}
-	n.mu.Lock()
-	n.epoch, n.interval = out.Epoch, time.Duration(out.HeartbeatIntervalMS)*time.Millisecond
-	n.mu.Unlock()
-	n.cancelJobs(out.Cancel)
-	return nil
-}
-
-func (n *httpNode) sendHeartbeats() {
-	known := true
-	for {
-		n.mu.Lock()
-		interval, epoch := n.interval, n.epoch
-		n.seq++
-		seq := n.seq
-		n.mu.Unlock()
-		if known && !run.SleepJitter(n.ctx, interval, 0.2) || n.ctx.Err() != nil {
-			return
-		}
-		if !known {
-			if n.register() == nil {
-				known = true
-				n.mu.Lock()
-				n.reregistered++
-				n.mu.Unlock()
-			} else if !run.SleepJitter(n.ctx, interval/4, 0.5) {
-				return
-			}
-			continue
-		}
-		in := wire.HeartbeatRequest{NodeID: n.id, Epoch: &epoch, HBSeq: &seq, Declaration: wire.Declaration{Active: n.activeJobs()}}
-		var out wire.HeartbeatResponse
-		err := n.cluster.anyInstance().peer.Post(n.ctx, "/v1/node/heartbeat", in, &out)
-		var e *wire.Error
-		switch {
-		case err == nil:
-			n.cancelJobs(out.Cancel)
-		case errors.As(err, &e) && (e.Code == wire.NotFound || e.Code == wire.StaleEpoch):
-			known = false
-		}
-	}
-}
-
-func (n *httpNode) activeJobs() []wire.ActiveAttempt {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	list := make([]wire.ActiveAttempt, 0, len(n.jobs))
-	for job := range n.jobs {
-		list = append(list, wire.ActiveAttempt{ActiveJob: job})
-	}
-	return list
-}
-
-// cancelJobs stops cancelled jobs.
-func (n *httpNode) cancelJobs(cancels []wire.ActiveJob) {
-	for _, job := range cancels {
-		n.mu.Lock()
-		t := n.jobs[job]
-		n.mu.Unlock()
-		if t != nil {
-			t.cancel()
-		}
-	}
-}
-
-// nodeFleet is all nodes of a test.
-type nodeFleet []*httpNode
 
 func (f nodeFleet) ids() []core.NodeID {
 	ids := make([]core.NodeID, len(f))
 	for i, n := range f {
-		ids[i] = core.NodeID(n.id)
+		ids[i] = core.NodeID(n.ID)
 	}
 	return ids
 }
 
-// heldJob is a job that a node has.
+// allRegistered reports whether each node has registered so many times.
+func (f nodeFleet) allRegistered(times int) bool {
+	return !slices.ContainsFunc(f, func(n *fleet.CallbackNode) bool { return n.Stats().Registrations < times })
+}
+
+// heldJob is a job that a node had.
 type heldJob struct {
-	node  *httpNode
-	job   wire.ActiveJob
-	acked bool
+	node *fleet.CallbackNode
+	fleet.HeldJob
 }
 
 // heldJobs returns every job that the nodes list now.
 func (f nodeFleet) heldJobs() []heldJob {
 	var all []heldJob
 	for _, n := range f {
-		n.mu.Lock()
-		for job, t := range n.jobs {
-			all = append(all, heldJob{n, job, t.acked})
+		for _, job := range n.Held() {
+			all = append(all, heldJob{n, job})
 		}
-		n.mu.Unlock()
 	}
 	return all
 }
 
 // outcome returns the outcome of a job on its node; empty while the node has it.
 func (h heldJob) outcome() wire.Code {
-	h.node.mu.Lock()
-	defer h.node.mu.Unlock()
-	return h.node.outcomes[h.job]
+	err, ended := h.node.Outcomes()[h.ActiveJob]
+	if !ended {
+		return ""
+	}
+	return outcomeOf(err)
+}
+
+// outcomeOf returns the outcome of a job whose result was not accepted because of an error.
+func outcomeOf(err error) wire.Code {
+	var refusal *wire.Error
+	switch {
+	case err == nil:
+		return accepted
+	case errors.As(err, &refusal):
+		return refusal.Code
+	}
+	return cancelled
 }
 
 // working reports whether the node works on a job.
 func (h heldJob) working() bool {
-	h.node.mu.Lock()
-	defer h.node.mu.Unlock()
-	job := h.node.jobs[h.job]
-	return job != nil && !job.worked
+	return slices.ContainsFunc(h.node.Held(), func(now fleet.HeldJob) bool { return now.ActiveJob == h.ActiveJob && now.Working })
 }
 
 func (h heldJob) String() string {
-	return fmt.Sprintf("attempt %d of %s: %s; it was on %s, acknowledged: %v", h.job.AttemptID, h.job.JobID, h.outcome(), h.node.id, h.acked)
+	return fmt.Sprintf("attempt %d of %s: %s; it was on %s, acknowledged: %v", h.AttemptID, h.JobID, h.outcome(), h.node.ID, h.Acked)
 }
 
 // formatAttempts formats the attempts of a job.
@@ -327,12 +137,11 @@ func (f nodeFleet) refusedDeliveries(t *testing.T) int {
 	t.Helper()
 	refused := 0
 	for _, n := range f {
-		n.mu.Lock()
-		refused += n.refused
-		if n.maxWorking > n.slots {
-			t.Errorf("%s ran %d jobs on %d slots", n.id, n.maxWorking, n.slots)
+		stats := n.Stats()
+		refused += stats.Rejected
+		if slots := *n.Declaration.MaxConcurrentJobs; stats.MaxWorking > slots {
+			t.Errorf("%s ran %d jobs on %d slots", n.ID, stats.MaxWorking, slots)
 		}
-		n.mu.Unlock()
 	}
 	return refused
 }
@@ -341,13 +150,11 @@ func (f nodeFleet) refusedDeliveries(t *testing.T) int {
 func (f nodeFleet) historyOf(id string) string {
 	history := ""
 	for _, n := range f {
-		n.mu.Lock()
-		for job, code := range n.outcomes {
+		for job, err := range n.Outcomes() {
 			if job.JobID == id {
-				history += fmt.Sprintf(" attempt %d at %s: %s;", job.AttemptID, n.id, code)
+				history += fmt.Sprintf(" attempt %d at %s: %s;", job.AttemptID, n.ID, outcomeOf(err))
 			}
 		}
-		n.mu.Unlock()
 	}
 	return history
 }

@@ -9,15 +9,13 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -189,57 +187,10 @@ func (r *testInstance) wantRunning() {
 	}
 }
 
-// sessionConn is the WebSocket of a session without a client library: it does not go away by itself.
-type sessionConn struct {
-	t    *testing.T
-	conn *websocket.Conn
-}
-
-func dialSession(t *testing.T, url string, start wire.SessionStart) *sessionConn {
+// dialSession connects as a session and sends a first message.
+func dialSession(t *testing.T, url string, first wire.Frame) *fleet.Socket {
 	t.Helper()
-	return dialSessionWith(t, url, start)
-}
-
-// dialSessionWith connects and sends a first message.
-func dialSessionWith(t *testing.T, url string, first wire.Frame) *sessionConn {
-	t.Helper()
-	conn, _, err := websocket.Dial(t.Context(), strings.Replace(url, "http", "ws", 1)+"/ws/session", &websocket.DialOptions{
-		Subprotocols: []string{wire.Subprotocol},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = conn.CloseNow() })
-	conn.SetReadLimit(-1)
-	s := &sessionConn{t, conn}
-	s.send(first)
+	s := fleet.Connect(t, url, "/ws/session", "")
+	s.Send(first)
 	return s
-}
-
-func (s *sessionConn) send(f wire.Frame) {
-	s.t.Helper()
-	text, err := wire.EncodeFrame(f)
-	if err == nil {
-		err = s.conn.Write(s.t.Context(), websocket.MessageText, text)
-	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
-}
-
-// await reads until a frame of the given type comes.
-func (s *sessionConn) await(into wire.Frame) {
-	s.t.Helper()
-	for {
-		_, body, err := s.conn.Read(s.t.Context())
-		if err != nil {
-			s.t.Fatalf("waiting for %s: %v", into.Type(), err)
-		}
-		if typ, err := wire.TypeOf(body); err == nil && typ == into.Type() {
-			if err := wire.Decode(body, into); err != nil {
-				s.t.Fatal(err)
-			}
-			return
-		}
-	}
 }

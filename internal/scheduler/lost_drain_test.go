@@ -21,7 +21,7 @@ func TestDrainSurvivesLossOfTheStore(t *testing.T) {
 	drain := func(at, n int, drained bool) {
 		t.Helper()
 		retryWhileDown(t, func() error {
-			_, err := instances[at].Nodes.Drain(t.Context(), core.NodeID(nodes[n].id), drained)
+			_, err := instances[at].Nodes.Drain(t.Context(), core.NodeID(nodes[n].ID), drained)
 			return err
 		})
 	}
@@ -30,14 +30,14 @@ func TestDrainSurvivesLossOfTheStore(t *testing.T) {
 	}
 	drain(1, resumed, false)
 	retryWhileDown(t, func() error {
-		_, err := instances[1].Nodes.Remove(t.Context(), core.NodeID(nodes[removed].id))
+		_, err := instances[1].Nodes.Remove(t.Context(), core.NodeID(nodes[removed].ID))
 		return err
 	})
 	// An instance that has not read of a drain cannot remember it.
 	waitUntil(t, "every instance to know what is drained", waitLimit, func() bool {
 		for _, in := range instances {
 			for i, n := range nodes {
-				if in.Nodes.RemembersDrain(core.NodeID(n.id)) != (i == drained) {
+				if in.Nodes.RemembersDrain(core.NodeID(n.ID)) != (i == drained) {
 					return false
 				}
 			}
@@ -47,7 +47,7 @@ func TestDrainSurvivesLossOfTheStore(t *testing.T) {
 	seen := func() bool {
 		for _, in := range instances {
 			for i, n := range nodes {
-				if seen := in.Fleet.Node(core.NodeID(n.id)); seen == nil || seen.Declared().Drained != (i == drained) {
+				if seen := in.Fleet.Node(core.NodeID(n.ID)); seen == nil || seen.Declared().Drained != (i == drained) {
 					return false
 				}
 			}
@@ -60,27 +60,15 @@ func TestDrainSurvivesLossOfTheStore(t *testing.T) {
 		load.waitForAccepted(100)
 		load.markFault()
 		do(t, redis, "FLUSHALL")
-		waitUntil(t, "every node to have registered again", waitLimit, func() bool {
-			for _, n := range nodes {
-				n.mu.Lock()
-				again := n.reregistered
-				n.mu.Unlock()
-				if again <= i {
-					return false
-				}
-			}
-			return true
-		})
+		waitUntil(t, "every node to have registered again", waitLimit, func() bool { return nodes.allRegistered(i + 2) })
 		waitUntil(t, "every instance to see the nodes as before", waitLimit, seen)
 		load.waitForService()
 	}
 	load.waitForAccepted(100)
 	load.end()
 	for i, n := range nodes {
-		n.mu.Lock()
-		if worked := n.maxWorking > 0; worked == (i == drained) {
-			t.Errorf("%s: it got jobs: %v", n.id, worked)
+		if worked := n.Stats().Accepted > 0; worked == (i == drained) {
+			t.Errorf("%s: it got jobs: %v", n.ID, worked)
 		}
-		n.mu.Unlock()
 	}
 }

@@ -1,12 +1,10 @@
 package scheduler_test
 
 import (
-	"encoding/json"
 	"testing"
 
-	"github.com/coder/websocket"
-
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -25,20 +23,20 @@ func TestJobLeavesALostNode(t *testing.T) {
 		in := wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}
 		var placed wire.DispatchResponse
 		retryWhileDown(t, func() error { return instances[1].peer.Post(t.Context(), "/v1/dispatch/f2f", in, &placed) })
-		if a := readAssignment(t, lost); a.JobID != placed.JobID || a.AttemptID != 1 {
+		if a := readAssignment(lost); a.JobID != placed.JobID || a.AttemptID != 1 {
 			t.Fatalf("assigned %+v", a)
 		}
 		other, _ := connectNode(t, instances[0], "n2", "", ownSecret)
 		waitUntil(t, "both instances to see the other node", waitLimit, func() bool { return instances.allSee("n2") })
 		_ = lost.CloseNow()
-		if a := readAssignment(t, other); a.JobID != placed.JobID || a.AttemptID != 2 {
+		if a := readAssignment(other); a.JobID != placed.JobID || a.AttemptID != 2 {
 			t.Errorf("node connected to instance %d: assigned %+v", at, a)
 		}
 		job, err := instances[0].Store.Get(t.Context(), core.JobID(placed.JobID))
 		if err != nil || job.History[0].Reason != core.ReasonDisconnected {
 			t.Errorf("%v: %+v", err, job)
 		}
-		writeJSON(t, other, map[string]any{"type": "job_result", "job_id": placed.JobID, "attempt_id": 2, "result": map[string]any{"text_tgt": "hola"}})
+		other.Send(map[string]any{"type": "job_result", "job_id": placed.JobID, "attempt_id": 2, "result": map[string]any{"text_tgt": "hola"}})
 		waitUntil(t, "the job to end", waitLimit, func() bool {
 			job, err = instances[0].Store.Get(t.Context(), core.JobID(placed.JobID))
 			return err == nil && job.State == core.StateDone
@@ -62,30 +60,7 @@ func TestJobLeavesALostNode(t *testing.T) {
 }
 
 // readAssignment reads messages of a node until an assignment.
-func readAssignment(t *testing.T, ws *websocket.Conn) (a wire.JobAssign) {
-	t.Helper()
-	for {
-		_, text, err := ws.Read(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if typ, _ := wire.TypeOf(text); typ == a.Type() {
-			if err := json.Unmarshal(text, &a); err != nil {
-				t.Fatal(err)
-			}
-			return a
-		}
-	}
-}
-
-// writeJSON sends a text message.
-func writeJSON(t *testing.T, ws *websocket.Conn, m map[string]any) {
-	t.Helper()
-	text, err := json.Marshal(m)
-	if err == nil {
-		err = ws.Write(t.Context(), websocket.MessageText, text)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+func readAssignment(ws *fleet.Socket) (a wire.JobAssign) {
+	ws.Await(&a)
+	return a
 }

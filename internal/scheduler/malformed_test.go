@@ -1,17 +1,15 @@
 package scheduler_test
 
 import (
-	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -55,24 +53,11 @@ func TestMalformedStore(t *testing.T) {
 // runOneNodeEach runs a node at each instance until the test ends.
 func runOneNodeEach(t *testing.T, instances cluster) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	var running sync.WaitGroup
 	for i, in := range instances {
-		cfg := node.Config{
-			URL: in.peer.URL, ID: fmt.Sprint("n", i), Slots: 8, Log: slog.New(slog.DiscardHandler),
-			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}},
-		}
-		running.Go(func() {
-			err := node.Run(ctx, cfg, func(context.Context, *node.Job) (node.Result, error) { return node.Result{TextTgt: "done"}, nil })
-			if err != nil && ctx.Err() == nil {
-				t.Error(err)
-			}
+		fleet.StartNodes(t, fleet.Answer(node.Result{TextTgt: "done"}), node.Config{
+			URL: in.peer.URL, ID: fmt.Sprint("n", i), Slots: 8, Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}},
 		})
 	}
-	t.Cleanup(func() {
-		stop()
-		running.Wait()
-	})
 }
 
 // malformed is a cluster whose store is malformed.

@@ -59,7 +59,7 @@ func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
 	cfg := config.Default()
 	cfg.Store = redis.URL()
 	withoutHeartbeats(&cfg)
-	transport := &instantTransport{}
+	transport := newInstantTransport()
 	instances := startCluster(t, redis.URL(), cfg, transport)
 	language := func(i int) core.Lang { return core.Lang(fmt.Sprintf("q%c%c", 'a'+i/20, 'a'+i%20)) }
 	every := *manyNodes / directions
@@ -225,7 +225,7 @@ func TestLosingMostNodesAtOnce(t *testing.T) {
 	full := besideOthersUnlessMeasured(t)
 	cfg, calmFor, watch := lossConfig(full)
 	presence := cfg.Scheduler.Nodes.PresenceTTLMS.Duration()
-	transport := &instantTransport{}
+	transport := newInstantTransport()
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, transport)
 	transport.jobs.Store(instances[0].Jobs)
 	stalls := detectStalls(t)

@@ -1,10 +1,12 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -43,7 +46,7 @@ func TestFleetUnderFaults(t *testing.T) {
 	s, url := runTest(t, func() *scheduler.Scheduler { return newScheduler(t, cfg) })
 	peer := lab.NewAPI(url)
 	t.Cleanup(peer.Close)
-	fleet := startSimNodes(t, peer)
+	nodes := startFaultyNodes(t, peer)
 	began := time.Now()
 	jobs := sendJobs(t, peer)
 	sent := time.Since(began)
@@ -61,11 +64,11 @@ func TestFleetUnderFaults(t *testing.T) {
 		}
 	}
 	maxJobs := 0
-	for _, node := range fleet {
+	for _, node := range nodes {
 		stats := node.Stats()
-		maxJobs = max(maxJobs, stats.MaxActive)
-		if stats.MaxActive > stressSlots {
-			t.Errorf("%s held %d jobs on %d slots", node.ID(), stats.MaxActive, stressSlots)
+		maxJobs = max(maxJobs, stats.MaxWorking)
+		if stats.Rejected > 0 {
+			t.Errorf("%s got %d jobs beyond its %d slots", node.ID, stats.Rejected, stressSlots)
 		}
 	}
 	// The slots of the silent nodes are free again when their leases expire.
@@ -74,32 +77,29 @@ func TestFleetUnderFaults(t *testing.T) {
 		len(jobs), sent.Round(time.Millisecond), float64(len(jobs))/sent.Seconds(), states, maxJobs, stressSlots)
 }
 
-// startSimNodes starts the nodes.
-func startSimNodes(t *testing.T, peer *lab.API) []*lab.CallbackNode {
+// startFaultyNodes starts the nodes.
+func startFaultyNodes(t *testing.T, peer *lab.API) nodeFleet {
 	t.Helper()
-	var fleet []*lab.CallbackNode
+	nodes := make(nodeFleet, stressNodes)
 	slots := stressSlots
-	for i := range stressNodes {
-		o := lab.CallbackNodeOptions{
-			ID:          fmt.Sprintf("node-%02d", i),
+	for i := range nodes {
+		o := fleet.CallbackOptions{
+			ID: fmt.Sprintf("node-%02d", i), API: func() *lab.API { return peer }, OmitsActive: i%2 == 0,
 			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
-			JobDuration: func() time.Duration { return rand.N(3 * time.Millisecond) },
-			OmitsActive: i%2 == 0,
+			Work: func(ctx context.Context, _ *wire.Assignment) (string, error) {
+				run.Sleep(ctx, rand.N(3*time.Millisecond))
+				if i%20 == 7 {
+					return "", fleet.JobError("MODEL_LOAD_FAILED")
+				}
+				return "…", ctx.Err()
+			},
 		}
-		switch {
-		case i%10 == 3:
-			o.Ignore, o.OmitsActive = 1, true
-		case i%20 == 7:
-			o.Fail = 1
+		if i%10 == 3 {
+			o.OmitsActive, o.Intercept = true, func(http.ResponseWriter, *http.Request, *wire.Assignment) bool { return true }
 		}
-		node, err := lab.StartCallbackNode(t.Context(), peer, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(node.Kill)
-		fleet = append(fleet, node)
+		nodes[i] = startCallbackNode(t, o)
 	}
-	return fleet
+	return nodes
 }
 
 // sendJobs runs clients that dispatch until enough jobs were accepted, and returns the jobs. A client that is

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 	"github.com/lingua-scheduler/lingua/wire/oggopus"
@@ -27,27 +27,17 @@ func TestOpusPacketsReachNodeAndClient(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			langs := [][]string{{"en", "es"}, {"en", "fr"}}[at] // which only this node serves
 			id := core.NodeID(fmt.Sprintf("opus-%d", at))
-			ctx, stop := context.WithCancel(t.Context())
-			var others sync.WaitGroup
-			defer others.Wait()
-			defer stop()
 			got := make(chan [][]byte, 1)
-			others.Go(func() {
-				err := node.Run(ctx, node.Config{
-					URL: instances[at].peer.URL, ID: string(id), Slots: 1, Log: discardLog,
-					Declaration: wire.Declaration{SemanticLangs: langs, TTSLangs: langs},
-				}, func(ctx context.Context, job *node.Job) (node.Result, error) {
-					packets, err := job.Packets(ctx)
-					if err != nil {
-						return node.Result{}, err
-					}
-					got <- packets
-					speech, err := oggopus.Encode(&oggopus.Stream{Channels: 2, SampleRate: 24_000, Packets: packets[:20]}, 1)
-					return node.Result{TextTgt: "hola", Speech: speech, SpeechFormat: wire.AudioFormat{Encoding: wire.EncodingOpus}}, err
-				})
+			fleet.StartNodes(t, func(ctx context.Context, job *node.Job) (node.Result, error) {
+				packets, err := job.Packets(ctx)
 				if err != nil {
-					t.Error(err)
+					return node.Result{}, err
 				}
+				got <- packets
+				speech, err := oggopus.Encode(&oggopus.Stream{Channels: 2, SampleRate: 24_000, Packets: packets[:20]}, 1)
+				return node.Result{TextTgt: "hola", Speech: speech, SpeechFormat: wire.AudioFormat{Encoding: wire.EncodingOpus}}, err
+			}, node.Config{
+				URL: instances[at].peer.URL, ID: string(id), Slots: 1, Declaration: wire.Declaration{SemanticLangs: langs, TTSLangs: langs},
 			})
 			waitUntil(t, "both instances to see the node", waitLimit, func() bool {
 				return instances[0].Fleet.Node(id) != nil && instances[1].Fleet.Node(id) != nil
@@ -80,18 +70,10 @@ func opusPackets(n int) [][]byte {
 // speakOpus runs a session of one utterance of packets, and returns the result and its speech.
 func speakOpus(t *testing.T, url string, langs []string, packets [][]byte) (received [][]byte, format wire.AudioFormat, result client.Result) {
 	t.Helper()
-	s, err := client.Start(t.Context(), client.Config{URL: url, Log: discardLog, Start: wire.SessionStart{
+	s := fleet.StartSession(t, client.Config{URL: url, Start: wire.SessionStart{
 		Langs: langs, TTS: true, Audio: wire.SessionAudio{Encoding: wire.EncodingOpus, SampleRate: 48_000},
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, packet := range packets {
-		if _, err := s.Write(packet); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := errors.Join(s.Commit(), s.End()); err != nil {
+	if err := errors.Join(s.Utter(packets...), s.End()); err != nil {
 		t.Fatal(err)
 	}
 	for e, err := range s.Events() {

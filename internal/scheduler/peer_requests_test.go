@@ -78,31 +78,6 @@ func getOnceAs(t *testing.T, url, key string, header http.Header) (status int, b
 	return resp.StatusCode, body
 }
 
-// postAs sends POST with the operator's key.
-func postAs(t *testing.T, url string, in, out any) error {
-	t.Helper()
-	body, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Authorization", "Bearer "+keyOfOperator)
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		detail, _ := io.ReadAll(resp.Body)
-		return fmt.Errorf("%s: %s", resp.Status, detail)
-	}
-	return json.NewDecoder(resp.Body).Decode(out)
-}
-
 // listJobs lists the jobs that have ended, as an instance shows them to a key.
 func listJobs(t *testing.T, at *instance, key string) (list wire.JobList) {
 	t.Helper()
@@ -116,7 +91,9 @@ func listJobs(t *testing.T, at *instance, key string) (list wire.JobList) {
 // finishJobs lets a job of each of two tenants end at an instance, and returns their ids.
 func finishJobs(t *testing.T, at *instance, node string) (jobs []string) {
 	t.Helper()
-	post := func(path string, in, out any) error { return postAs(t, at.peer.URL+path, in, out) }
+	api := *at.peer
+	api.Token = keyOfOperator
+	post := func(path string, in, out any) error { return api.Post(t.Context(), path, in, out) }
 	callback := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	t.Cleanup(callback.Close)
 	slots := 4

@@ -16,6 +16,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -111,7 +112,7 @@ func startPoolTraffic(t *testing.T, instances int, url string) *poolTraffic {
 	var stop context.CancelFunc
 	p.ctx, stop = context.WithCancel(context.WithoutCancel(t.Context()))
 	t.Cleanup(p.running.Wait) // after the instances have stopped, which deliver jobs
-	p.instances = startInstances(t, instances, url, cfg, p)
+	p.instances = startInstances(t, instances, url, cfg, fleet.Direct(p.deliver))
 	t.Cleanup(stop)
 	for _, i := range p.instances {
 		i.SetConfigSource(func() (config.Config, []string, error) { return *p.file.Load(), nil, nil })
@@ -152,19 +153,16 @@ func (p *poolTraffic) declare(id core.NodeID, register bool) {
 	}
 }
 
-// Deliver implements dispatch.Transport.
-func (p *poolTraffic) Deliver(_ context.Context, to *core.Node, a *wire.Assignment) error {
+// deliver is fleet.Direct.
+func (p *poolTraffic) deliver(_ context.Context, to *core.Node, a *wire.Assignment, r dispatch.Report) error {
 	p.check(to, a)
 	p.checkRecord(a)
 	if rand.N(20) == 0 {
 		return dispatch.ErrRefused
 	}
-	p.running.Go(func() { p.runJob(a) })
+	p.running.Go(func() { p.runJob(r) })
 	return nil
 }
-
-// Cancel implements dispatch.Transport.
-func (*poolTraffic) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
 // check checks that a job may run on the node to which it was delivered.
 func (p *poolTraffic) check(to *core.Node, a *wire.Assignment) {
@@ -202,8 +200,7 @@ func (p *poolTraffic) checkRecord(a *wire.Assignment) {
 }
 
 // runJob acknowledges a job and reports its result, or fails, or says nothing.
-func (p *poolTraffic) runJob(a *wire.Assignment) {
-	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
+func (p *poolTraffic) runJob(r dispatch.Report) {
 	if rand.N(20) == 0 {
 		return
 	}
@@ -305,7 +302,7 @@ func TestCapacityOfADirectionInPools(t *testing.T) {
 	t.Parallel()
 	cfg := config.Default()
 	cfg.Scheduler.Phase3 = poolTables()[0]
-	s := newSchedulerWith(t, cfg, new(instantTransport))
+	s := newSchedulerWith(t, cfg, newInstantTransport())
 	t.Cleanup(func() {
 		if err := s.Store.Close(); err != nil {
 			t.Error(err)

@@ -17,9 +17,11 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -91,16 +93,6 @@ var redisFaults = []redisFault{
 	},
 }
 
-// acceptAll is a transport to nodes that take every job and report nothing.
-type acceptAll struct{ jobs atomic.Int64 }
-
-func (a *acceptAll) Deliver(context.Context, *core.Node, *wire.Assignment) error {
-	a.jobs.Add(1)
-	return nil
-}
-
-func (*acceptAll) Cancel(context.Context, core.NodeID, core.JobID, int) {}
-
 // TestWithoutTheStoreNothingIsGranted: whatever fault Redis has, every caller is refused in time, none of the refused
 // requests takes effect later, and service resumes by itself.
 //
@@ -121,7 +113,11 @@ func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 			c := &cfg.Scheduler // and without ACKs
 			c.Dispatch.ACKTimeoutMS, c.Dispatch.AttemptTimeoutMS, c.Dispatch.JobTimeoutMS = 300_000, 400_000, 500_000
 			cfg.Server.ShutdownSeconds = 0
-			transport := &acceptAll{}
+			var delivered atomic.Int64
+			transport := fleet.Direct(func(context.Context, *core.Node, *wire.Assignment, dispatch.Report) error {
+				delivered.Add(1)
+				return nil
+			})
 			s, _ := runTest(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
 			slots, url := 10_000, "http://127.0.0.1:9/jobs"
 			for i := range 4 {
@@ -150,7 +146,7 @@ func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 				t.Errorf("refused within %v, want 500ms; back after %v, want 2s", slowest, back)
 			}
 			wantNoEffect(t, s, *callers)
-			if n := transport.jobs.Load(); n != 2 {
+			if n := delivered.Load(); n != 2 {
 				t.Errorf("%d jobs were delivered, want the one before and the one after", n)
 			}
 		})

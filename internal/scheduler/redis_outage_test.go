@@ -94,15 +94,7 @@ func TestNewStoreIncarnation(t *testing.T) {
 	flushed := time.Now()
 	held := nodes.heldJobs()
 	complete := waitUntil(t, "every node to be registered again and seen by both", waitLimit, func() bool {
-		for _, n := range nodes {
-			n.mu.Lock()
-			registered := n.reregistered > 0
-			n.mu.Unlock()
-			if !registered {
-				return false
-			}
-		}
-		return instances.allSee(nodes.ids()...)
+		return nodes.allRegistered(2) && instances.allSee(nodes.ids()...)
 	})
 	back := load.waitForService()
 	adopted := countAdopted(t, instances, held, flushed.Add(4*c.Nodes.HeartbeatIntervalMS.Duration()))
@@ -144,10 +136,10 @@ func countAdopted(t *testing.T, instances cluster, held []heldJob, at time.Time)
 	for _, h := range held {
 		var leases []core.Lease
 		retryWhileDown(t, func() (err error) {
-			leases, err = instances.anyInstance().Store.Orphans(t.Context(), core.NodeID(h.node.id))
+			leases, err = instances.anyInstance().Store.Orphans(t.Context(), core.NodeID(h.node.ID))
 			return err
 		})
-		isOf := func(l core.Lease) bool { return string(l.Job) == h.job.JobID && l.Attempt == h.job.AttemptID }
+		isOf := func(l core.Lease) bool { return string(l.Job) == h.JobID && l.Attempt == h.AttemptID }
 		switch {
 		case slices.ContainsFunc(leases, isOf):
 			a.held++
@@ -297,10 +289,10 @@ func (h *redisHalt) lostJobs(t *testing.T, instances cluster) []string {
 			continue
 		}
 		var job wire.Job
-		retryWhileDown(t, func() error { return instances.anyInstance().peer.Get(t.Context(), "/v1/jobs/"+held.job.JobID, &job) })
+		retryWhileDown(t, func() error { return instances.anyInstance().peer.Get(t.Context(), "/v1/jobs/"+held.JobID, &job) })
 		over := false
 		for _, a := range job.Attempts {
-			over = over || a.AttemptID == held.job.AttemptID && a.EndedMS > 0 && a.EndedMS <= h.began.UnixMilli()
+			over = over || a.AttemptID == held.AttemptID && a.EndedMS > 0 && a.EndedMS <= h.began.UnixMilli()
 		}
 		if !over {
 			lost = append(lost, held.String()+" when Redis was halted for "+h.duration.String()+"; the record: "+job.State+" "+formatAttempts(&job))

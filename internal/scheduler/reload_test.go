@@ -22,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -83,7 +84,7 @@ type rotation struct {
 	urls      []string
 	age       atomic.Value // of the secrets that callers use: old or new
 	cycles    []*atomic.Int64
-	speakers  []*speaker
+	speakers  []fleet.Session
 	stop      context.CancelFunc
 	callers   sync.WaitGroup
 }

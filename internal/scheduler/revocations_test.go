@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +15,8 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/run"
+	"github.com/lingua-scheduler/lingua/internal/wirespec"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -62,34 +62,17 @@ func (in *instance) call(t *testing.T, key, method, path string, body, out any) 
 
 func (in *instance) callOnce(t *testing.T, key, method, path string, body, out any) (int, wire.Error) {
 	t.Helper()
-	text, err := json.Marshal(body)
-	if err != nil {
+	api := *in.peer
+	api.Token = keySecret(key)
+	err := api.Do(t.Context(), method, path, body, out)
+	if err == nil {
+		return http.StatusOK, wire.Error{}
+	}
+	var e *wire.Error
+	if !errors.As(err, &e) {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), method, in.peer.URL+path, bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+keySecret(key))
-	resp, err := in.peer.HTTP.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var e wire.Error
-	if resp.StatusCode != http.StatusOK {
-		_ = json.Unmarshal(answer, &e) // the caller compares the status
-	} else if out != nil {
-		if err := json.Unmarshal(answer, out); err != nil {
-			t.Fatalf("%s: %v", answer, err)
-		}
-	}
-	return resp.StatusCode, e
+	return wirespec.Status(e.Code), *e
 }
 
 // mustCall sends a request with the operator's key that must succeed.
@@ -103,7 +86,7 @@ func (in *instance) mustCall(t *testing.T, method, path string, body, out any) {
 // watchedSocket is a WebSocket whose end is recorded.
 type watchedSocket struct {
 	name   string
-	conn   *websocket.Conn
+	conn   *fleet.Socket
 	closed chan struct{}
 	code   websocket.StatusCode // both are set before closed is closed
 	at     time.Time
@@ -113,22 +96,10 @@ type watchedSocket struct {
 // answer in time: then it does so again.
 func openSocket(t *testing.T, in *instance, name, path, token string, first map[string]any) *watchedSocket {
 	t.Helper()
-	text, err := json.Marshal(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var conn *websocket.Conn
+	var conn *fleet.Socket
 	retryUntilOK(t, func() error {
-		conn, _, err = websocket.Dial(t.Context(), strings.Replace(in.peer.URL, "http", "ws", 1)+path, &websocket.DialOptions{
-			Subprotocols: []string{wire.Subprotocol}, HTTPHeader: http.Header{"Authorization": {"Bearer " + token}},
-		})
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		conn.SetReadLimit(-1)
-		if err := conn.Write(t.Context(), websocket.MessageText, text); err != nil {
-			t.Fatal(err)
-		}
+		conn = fleet.Connect(t, in.peer.URL, path, token)
+		conn.Send(first)
 		_, answer, err := conn.Read(t.Context())
 		if err == nil && bytes.Contains(answer, []byte(`"error"`)) {
 			err = fmt.Errorf("refused: %s", answer)

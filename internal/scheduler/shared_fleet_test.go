@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -13,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -118,7 +116,7 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 		callers = 3
 		delay   = 10 * time.Millisecond
 	)
-	transport := &instantTransport{}
+	transport := newInstantTransport()
 	redis := redistest.Start(t)
 	proxy := redistest.StartProxy(t, redis.Addr())
 	instances := append(startInstances(t, 1, redis.URL(), config.Default(), transport), startInstances(t, 1, proxy.URL(), config.Default(), transport)...)
@@ -234,27 +232,15 @@ func TestDisconnectIsSeenByOtherInstances(t *testing.T) {
 }
 
 // connectNode connects and registers a node, with a key unless it is empty. On a busy machine Redis may not answer in time: then it does so again.
-func connectNode(t *testing.T, in *instance, id, key, token string) (ws *websocket.Conn, ack wire.NodeRegisterAck) {
+func connectNode(t *testing.T, in *instance, id, key, token string) (ws *fleet.Socket, ack wire.NodeRegisterAck) {
 	t.Helper()
-	text, err := json.Marshal(map[string]any{
+	register := map[string]any{
 		"type": "node_register", "node_id": id, "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 100,
 		"active": []any{}, "resume_token": token,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	o := &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}}
-	if key != "" {
-		o.HTTPHeader = http.Header{"Authorization": {"Bearer " + key}}
 	}
 	retryUntilOK(t, func() error {
-		if ws, _, err = websocket.Dial(t.Context(), strings.Replace(in.peer.URL, "http", "ws", 1)+"/ws/node", o); err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = ws.CloseNow() })
-		if err := ws.Write(t.Context(), websocket.MessageText, text); err != nil {
-			t.Fatal(err)
-		}
+		ws = fleet.Connect(t, in.peer.URL, "/ws/node", key)
+		ws.Send(register)
 		_, data, err := ws.Read(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -357,13 +343,10 @@ func TestJobsAreListedByEveryInstance(t *testing.T) {
 	patient(&cfg)
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	slots := 4
-	n, err := lab.StartCallbackNode(t.Context(), instances[0].peer, lab.CallbackNodeOptions{ID: "n1", Declaration: wire.Declaration{
-		SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(n.Kill)
+	startCallbackNode(t, fleet.CallbackOptions{
+		ID: "n1", API: func() *lab.API { return instances[0].peer },
+		Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
+	})
 	waitUntil(t, "both instances to see the node", waitLimit, func() bool { return instances[0].Fleet.Node("n1") != nil && instances[1].Fleet.Node("n1") != nil })
 	want := make(map[string]bool)
 	for i := range 6 {
@@ -413,13 +396,10 @@ func TestJobsOfASessionAreSpreadOverInstances(t *testing.T) {
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, nil)
 	slots := 100
 	for _, id := range []string{"n1", "n2"} {
-		n, err := lab.StartCallbackNode(t.Context(), instances[0].peer, lab.CallbackNodeOptions{ID: id, Declaration: wire.Declaration{
-			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots,
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(n.Kill)
+		startCallbackNode(t, fleet.CallbackOptions{
+			ID: id, API: func() *lab.API { return instances[0].peer },
+			Declaration: wire.Declaration{SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots},
+		})
 	}
 	waitUntil(t, "both instances to see the nodes", waitLimit, func() bool { return instances.allSee("n1", "n2") })
 	last := ""

@@ -211,26 +211,26 @@ func TestSessionIsServedWhileItsInstanceLeaves(t *testing.T) {
 	t.Parallel()
 	r := startInstance(t, nil)
 	s := dialSession(t, r.url, wire.SessionStart{Langs: []string{"en", "zh"}})
-	s.await(&wire.SessionStarted{})
+	s.Await(&wire.SessionStarted{})
 	r.stop()
-	s.await(&wire.GoAway{})
-	s.send(wire.AudioChunk{Data: tone(100), IsFinal: true})
+	s.Await(&wire.GoAway{})
+	s.Send(wire.AudioChunk{Data: tone(100), IsFinal: true})
 	a := r.awaitDelivery()
 	r.post(http.StatusOK, "/v1/job/ack", reportBody(a))
 	r.post(http.StatusOK, "/v1/job/done", reportBody(a))
 	var got wire.SessionResult
-	s.await(&got)
+	s.Await(&got)
 	if got.JobID != a.JobID {
 		t.Errorf("the result is of %s, want %s", got.JobID, a.JobID)
 	}
 	late := dialSession(t, r.url, wire.SessionStart{Langs: []string{"en", "zh"}})
 	var e wire.ErrorFrame
-	late.await(&e)
+	late.Await(&e)
 	if e.Code != wire.AllCandidatesFullOrFailed || e.RetryAfterMS == 0 {
 		t.Errorf("a new session: %+v", e)
 	}
-	_ = late.conn.CloseNow() // or the instance would wait for the answer to its close frame
-	_ = s.conn.CloseNow()
+	_ = late.CloseNow() // or the instance would wait for the answer to its close frame
+	_ = s.CloseNow()
 	if err := r.awaitEnd(); err != nil {
 		t.Error(err)
 	}

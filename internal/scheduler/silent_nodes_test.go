@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -33,20 +33,20 @@ func TestJobLeavesASilentNode(t *testing.T) {
 				retryWhileDown(t, func() error { return instances[1].peer.Post(t.Context(), "/v1/dispatch/f2f", in, &placed) })
 				return placed
 			}
-			answer := func(ws *websocket.Conn, typ string, a wire.JobAssign) {
-				writeJSON(t, ws, map[string]any{"type": typ, "job_id": a.JobID, "attempt_id": a.AttemptID, "result": map[string]any{"text_tgt": "hola"}})
+			answer := func(ws *fleet.Socket, typ string, a wire.JobAssign) {
+				ws.Send(map[string]any{"type": typ, "job_id": a.JobID, "attempt_id": a.AttemptID, "result": map[string]any{"text_tgt": "hola"}})
 			}
 			for range 40 { // from now on the node is known to be fast
 				dispatch()
-				a := readAssignment(t, silent)
+				a := readAssignment(silent)
 				answer(silent, "job_ack", a)
 				answer(silent, "job_result", a)
 			}
 			placed := dispatch()
-			first := readAssignment(t, silent)
+			first := readAssignment(silent)
 			answer(silent, "job_ack", first)
 			other, _ := connectNode(t, instances[0], "n2", "", ownSecret)
-			if a := readAssignment(t, other); a.JobID != placed.JobID || a.AttemptID != 2 {
+			if a := readAssignment(other); a.JobID != placed.JobID || a.AttemptID != 2 {
 				t.Fatalf("assigned %+v", a)
 			} else {
 				answer(other, "job_result", a)

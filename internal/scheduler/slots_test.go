@@ -17,6 +17,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -44,24 +45,20 @@ type localNodes struct {
 // localNode counts the jobs of one node: current, maximum and total.
 type localNode struct{ now, max, total atomic.Int64 }
 
-// Deliver implements dispatch.Transport.
-func (c *localNodes) Deliver(_ context.Context, to *core.Node, a *wire.Assignment) error {
+// deliver is fleet.Direct.
+func (c *localNodes) deliver(_ context.Context, to *core.Node, _ *wire.Assignment, r dispatch.Report) error {
 	n := c.nodes[to.ID]
 	n.total.Add(1)
 	now := n.now.Add(1)
 	for old := n.max.Load(); now > old && !n.max.CompareAndSwap(old, now); old = n.max.Load() {
 	}
-	c.running.Go(func() { c.runJob(n, a) })
+	c.running.Go(func() { c.runJob(n, r) })
 	return nil
 }
 
-// Cancel implements dispatch.Transport.
-func (*localNodes) Cancel(context.Context, core.NodeID, core.JobID, int) {}
-
 // runJob runs a job, for a second on average.
-func (c *localNodes) runJob(n *localNode, a *wire.Assignment) {
+func (c *localNodes) runJob(n *localNode, r dispatch.Report) {
 	began := time.Now()
-	r := dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}}
 	c.retryReport("ack", func() error { return c.cluster.anyInstance().Jobs.Reports.Ack(c.ctx, r) })
 	run.Sleep(c.ctx, 100*time.Millisecond+rand.N(1800*time.Millisecond))
 	n.now.Add(-1)
@@ -108,7 +105,7 @@ func TestNoRefusalWhileASlotIsFree(t *testing.T) {
 	}
 	var stop context.CancelFunc
 	local.ctx, stop = context.WithCancel(context.WithoutCancel(t.Context()))
-	local.cluster = startCluster(t, redistest.Start(t).URL(), cfg, local)
+	local.cluster = startCluster(t, redistest.Start(t).URL(), cfg, fleet.Direct(local.deliver))
 	t.Cleanup(local.running.Wait)
 	t.Cleanup(stop)
 	instances := local.cluster

@@ -21,6 +21,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/lab"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -61,7 +62,8 @@ type countingTransport struct {
 	running, highest atomic.Int64
 }
 
-func (c *countingTransport) Deliver(_ context.Context, _ *core.Node, a *wire.Assignment) error {
+// deliver is fleet.Direct.
+func (c *countingTransport) deliver(_ context.Context, _ *core.Node, _ *wire.Assignment, r dispatch.Report) error {
 	now := c.running.Add(1)
 	for old := c.highest.Load(); now > old && !c.highest.CompareAndSwap(old, now); old = c.highest.Load() {
 	}
@@ -69,12 +71,10 @@ func (c *countingTransport) Deliver(_ context.Context, _ *core.Node, a *wire.Ass
 		<-c.mayEnd
 		time.Sleep(rand.N(20 * time.Millisecond))
 		c.running.Add(-1)
-		c.report(dispatch.Report{Job: core.JobID(a.JobID), Holder: core.Holder{Attempt: a.AttemptID, Node: core.NodeID(a.NodeID)}})
+		c.report(r)
 	})
 	return nil
 }
-
-func (*countingTransport) Cancel(context.Context, core.NodeID, core.JobID, int) {}
 
 // TestTenantLimitOverInstances: many callers use all of three instances at once. The jobs of the tenant that run are never more than its
 // limit, all of which is used, and in the end none is counted.
@@ -86,7 +86,7 @@ func TestTenantLimitOverInstances(t *testing.T) {
 	patient(&cfg)
 	withoutRetries(&cfg)
 	transport := &countingTransport{mayEnd: make(chan struct{})}
-	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, transport)
+	instances := startInstances(t, 3, redistest.Start(t).URL(), cfg, fleet.Direct(transport.deliver))
 	transport.report = func(r dispatch.Report) {
 		retryUntilOK(t, func() error {
 			return instances.anyInstance().Jobs.Reports.Done(context.WithoutCancel(t.Context()), r, []byte(`{"text_tgt":"x"}`))
@@ -169,11 +169,9 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 		delivered <- a
 	}))
 	t.Cleanup(node.Close)
-	apis := []*lab.API{lab.NewAPI(instances[0].URL()), lab.NewAPI(instances[1].URL())}
-	t.Cleanup(func() { apis[0].Close(); apis[1].Close() })
 	slots, url := 8, node.URL
 	retryUntilOK(t, func() error {
-		return apis[1].Post(t.Context(), "/v1/node/register", wire.RegisterRequest{NodeID: "n1", Declaration: wire.Declaration{
+		return instances[1].API.Post(t.Context(), "/v1/node/register", wire.RegisterRequest{NodeID: "n1", Declaration: wire.Declaration{
 			SemanticLangs: []string{"en", "zh"}, MaxConcurrentJobs: &slots, CallbackURL: &url,
 		}}, new(wire.RegisterResponse))
 	})
@@ -184,16 +182,16 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 	}
 	var jobs []wire.Assignment
 	for i := range 2 {
-		retryUntilOK(t, func() error { return send(apis[0], fmt.Sprint("r", i)) })
+		retryUntilOK(t, func() error { return send(instances[0].API, fmt.Sprint("r", i)) })
 		a := <-delivered
 		jobs = append(jobs, a)
 		retryUntilOK(t, func() error {
-			return apis[1].Post(t.Context(), "/v1/job/ack", wire.JobAckRequest{JobID: a.JobID, AttemptID: a.AttemptID, NodeID: a.NodeID}, new(wire.OKResponse))
+			return instances[1].API.Post(t.Context(), "/v1/job/ack", wire.JobAckRequest{JobID: a.JobID, AttemptID: a.AttemptID, NodeID: a.NodeID}, new(wire.OKResponse))
 		})
 	}
 	conn := dialSession(t, instances[0].URL(), wire.SessionStart{SessionID: "s1", Langs: []string{"en", "zh"}})
 	var started wire.SessionStarted
-	conn.await(&started)
+	conn.Await(&started)
 	instances[0].Process.KillAndWait()
 
 	wantLimited := func(do func() error) {
@@ -207,21 +205,21 @@ func TestTenantLimitOutlivesAnInstance(t *testing.T) {
 			return e.Code == wire.RateLimited
 		})
 	}
-	wantLimited(func() error { return send(apis[1], "r2") })
+	wantLimited(func() error { return send(instances[1].API, "r2") })
 	wantLimited(func() error {
 		var refusal wire.ErrorFrame
-		dialSession(t, instances[1].URL(), wire.SessionStart{SessionID: "s2", Langs: []string{"en", "zh"}}).await(&refusal)
+		dialSession(t, instances[1].URL(), wire.SessionStart{SessionID: "s2", Langs: []string{"en", "zh"}}).Await(&refusal)
 		return &refusal.Error
 	})
-	resumed := dialSessionWith(t, instances[1].URL(), wire.SessionResume{SessionID: "s1", ResumeToken: started.ResumeToken})
-	resumed.await(new(wire.SessionResumed))
+	resumed := dialSession(t, instances[1].URL(), wire.SessionResume{SessionID: "s1", ResumeToken: started.ResumeToken})
+	resumed.Await(new(wire.SessionResumed))
 
 	retryUntilOK(t, func() error {
-		return apis[1].Post(t.Context(), "/v1/job/done", wire.JobDoneRequest{
+		return instances[1].API.Post(t.Context(), "/v1/job/done", wire.JobDoneRequest{
 			JobAckRequest: wire.JobAckRequest{JobID: jobs[0].JobID, AttemptID: jobs[0].AttemptID, NodeID: "n1"}, Result: []byte(`{"text_tgt":"x"}`),
 		}, new(wire.OKResponse))
 	})
-	retryUntilOK(t, func() error { return send(apis[1], "r3") })
+	retryUntilOK(t, func() error { return send(instances[1].API, "r3") })
 	<-delivered
-	wantLimited(func() error { return send(apis[1], "r4") })
+	wantLimited(func() error { return send(instances[1].API, "r4") })
 }

@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/http"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/test/tlstest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -51,83 +51,32 @@ func (c *secureClients) serial(t *testing.T, address string) string {
 // runNode runs a node until the test ends. It answers with the number of bytes that it was given.
 func (c *secureClients) runNode(t *testing.T, url, id string) {
 	t.Helper()
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	var running sync.WaitGroup
-	t.Cleanup(func() {
-		stop()
-		running.Wait()
-	})
-	running.Go(func() {
-		err := node.Run(ctx, node.Config{
-			URL: url, ID: id, Slots: 4, Log: discardLog, HTTPClient: c.http, ShutdownTimeout: time.Second,
-			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
-		}, func(ctx context.Context, job *node.Job) (node.Result, error) {
-			audio, err := job.Audio(ctx)
-			if err != nil {
-				return node.Result{}, err
-			}
-			return node.Result{TextSrc: strings.Repeat("x", len(audio)/3200), Speech: []byte("speech")}, nil
-		})
+	fleet.StartNodes(t, func(ctx context.Context, job *node.Job) (node.Result, error) {
+		audio, err := job.Audio(ctx)
 		if err != nil {
-			t.Error(err)
+			return node.Result{}, err
 		}
+		return node.Result{TextSrc: strings.Repeat("x", len(audio)/3200), Speech: []byte("speech")}, nil
+	}, node.Config{
+		URL: url, ID: id, Slots: 4, HTTPClient: c.http,
+		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, TTSLangs: []string{"en", "es"}},
 	})
 }
 
-// conversation is a session over wss that speaks one utterance after another.
-type conversation struct {
-	*client.Session
-	t      *testing.T
-	events chan client.Event
-}
-
-func (c *secureClients) startConversation(t *testing.T, url string) *conversation {
+// startSession starts a session that asks for speech.
+func (c *secureClients) startSession(t *testing.T, url string) fleet.Session {
 	t.Helper()
-	s, err := client.Start(context.WithoutCancel(t.Context()), client.Config{
-		URL: url, Log: discardLog, HTTPClient: c.http, Start: wire.SessionStart{Langs: []string{"en", "es"}, TTS: true},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	v := &conversation{Session: s, t: t, events: make(chan client.Event, 1000)}
-	var reading sync.WaitGroup
-	reading.Go(func() {
-		defer close(v.events)
-		for e, err := range s.Events() {
-			if err != nil {
-				return
-			}
-			v.events <- e
-		}
-	})
-	t.Cleanup(func() {
-		_ = s.Close()
-		reading.Wait()
-	})
-	return v
+	s := fleet.StartSession(t, client.Config{URL: url, HTTPClient: c.http, Start: wire.SessionStart{TTS: true}})
+	s.Unbroken = true
+	return s
 }
 
-// speak speaks an utterance and waits for its result, over the connection that is open.
-func (v *conversation) speak() {
-	v.t.Helper()
-	if _, err := v.Write(tone(100)); err != nil {
-		v.t.Fatal(err)
+// wantResult speaks an utterance and checks its result, over the connection that is open.
+func wantResult(t *testing.T, s fleet.Session) {
+	t.Helper()
+	if r, err := s.Speak(tone(100)); err != nil || r.TextSrc != "x" {
+		t.Fatalf("the result is %q: %v", r.TextSrc, err)
 	}
-	if err := v.Commit(); err != nil {
-		v.t.Fatal(err)
-	}
-	for e := range v.events {
-		switch e := e.(type) {
-		case client.Result:
-			if e.TextSrc != "x" {
-				v.t.Errorf("the result is %q", e.TextSrc)
-			}
-			return
-		case client.UtteranceFailed, client.Reconnecting:
-			v.t.Fatalf("%T %+v", e, e)
-		}
-	}
-	v.t.Fatal("the session has ended")
 }
 
 func secureConfig(a *tlstest.Authority, p tlstest.Pair) config.Config {
@@ -146,20 +95,20 @@ func TestCertificateRotation(t *testing.T) {
 	address := strings.TrimPrefix(startScheduler(t, secureConfig(a, p)), "http://")
 	clients := newSecureClients(t, a)
 	clients.runNode(t, "https://"+address, "gpu-1")
-	v := clients.startConversation(t, "wss://"+address)
-	v.speak()
+	s := clients.startSession(t, "wss://"+address)
+	wantResult(t, s)
 
 	second := a.Renew(t, p, time.Hour)
 	waitUntil(t, "the new certificate", waitLimit, func() bool { return clients.serial(t, address) == second })
-	v.speak()
-	clients.startConversation(t, "https://"+address).speak()
+	wantResult(t, s)
+	wantResult(t, clients.startSession(t, "https://"+address))
 
 	if resp, err := http.Get("http://" + address + "/healthz"); err != nil || resp.StatusCode != http.StatusBadRequest {
 		t.Errorf("without TLS: %v, %v", resp, err)
 	} else {
 		_ = resp.Body.Close()
 	}
-	if _, err := client.Start(t.Context(), client.Config{URL: "wss://" + address, Log: discardLog, Start: wire.SessionStart{Langs: []string{"en", "es"}}}); err == nil {
+	if _, err := fleet.Start(t.Context(), client.Config{URL: "wss://" + address}); err == nil {
 		t.Error("a client that does not trust the authority has connected")
 	}
 }
@@ -188,7 +137,7 @@ func TestInstancesWithTLS(t *testing.T) {
 		var list wire.NodeList
 		return apis[0].Get(t.Context(), "/v1/nodes", &list) == nil && len(list.Nodes) == 1
 	})
-	clients.startConversation(t, urls[0]).speak() // its audio is fetched, and its speech uploaded, over https
+	wantResult(t, clients.startSession(t, urls[0])) // its audio is fetched, and its speech uploaded, over https
 
 	var instances wire.InstanceList
 	retryWhileDown(t, func() error { return apis[0].Get(t.Context(), "/v1/instances", &instances) })

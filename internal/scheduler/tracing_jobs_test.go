@@ -23,6 +23,7 @@ import (
 	"github.com/lingua-scheduler/lingua/client"
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/otlptest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -202,22 +203,13 @@ func TestTraceOfARefusedUtterance(t *testing.T) {
 	cfg := config.Default()
 	cfg.Server.Port, cfg.Scheduler.Sessions.JoinWaitMS = 0, 300
 	traceTo(url, 1)(&cfg)
-	s, err := client.Start(t.Context(), client.Config{URL: startScheduler(t, cfg), Log: discardLog, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
-	if err != nil {
+	s := fleet.StartSession(t, client.Config{URL: startScheduler(t, cfg)})
+	if err := errors.Join(s.Begin(wire.UtteranceStart{Traceparent: callerSpan}), s.Utter(tone(200))); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	err = errors.Join(s.Begin(wire.UtteranceStart{Traceparent: callerSpan}), writeAudio(s), s.Commit())
-	if err != nil {
+	var refused *wire.Error
+	if _, err := s.Result(); !errors.As(err, &refused) {
 		t.Fatal(err)
-	}
-	for e, err := range s.Events() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, failed := e.(client.UtteranceFailed); failed {
-			break
-		}
 	}
 	spans := awaitTrace(t, collector, 1, "utterance", "session.send", "dispatch")
 	linked, roots := 0, 0
@@ -240,11 +232,6 @@ func TestTraceOfARefusedUtterance(t *testing.T) {
 	}
 }
 
-func writeAudio(s *client.Session) error {
-	_, err := s.Write(tone(200))
-	return err
-}
-
 // TestTracesHaveNoSpeechAndNoSecrets: whatever nodes and clients say, and whatever is secret, is in no exported byte.
 func TestTracesHaveNoSpeechAndNoSecrets(t *testing.T) {
 	t.Parallel()
@@ -265,15 +252,9 @@ func TestTracesHaveNoSpeechAndNoSecrets(t *testing.T) {
 		return node.Result{TextSrc: spoken, TextTgt: spoken, Extra: map[string]any{"note": spoken}, Speech: []byte(spoken)}, nil
 	})
 	waitUntil(t, "the node", waitLimit, func() bool { return r.scheduler.Fleet.Node("node-1") != nil })
-	s, err := client.Start(t.Context(), client.Config{URL: r.url, Log: discardLog, Start: wire.SessionStart{
-		Langs: []string{"en", "es"}, Partials: true, ResumeToken: secret + strings.Repeat("x", 16),
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
-	if result := utter(t, s); result.TextSrc != spoken {
-		t.Fatalf("%+v", result)
+	s := fleet.StartSession(t, client.Config{URL: r.url, Start: wire.SessionStart{Partials: true, ResumeToken: secret + strings.Repeat("x", 16)}})
+	if result, err := s.Speak(tone(200)); err != nil || result.TextSrc != spoken {
+		t.Fatalf("%+v, %v", result, err)
 	}
 	body := dispatchBody("r1")
 	body["audio_ref"] = "https://store/" + secret + ".wav?sig=" + secret

@@ -13,9 +13,9 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/lingua-scheduler/lingua/client"
-	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/otlptest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -65,49 +65,7 @@ func (*nodeExporter) Shutdown(context.Context) error { return nil }
 func startTracedNode(t *testing.T, url, id string, collector *otlptest.Collector, handler node.Handler) {
 	t.Helper()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSyncer(&nodeExporter{collector, id}))
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	ended := make(chan error, 1)
-	go func() {
-		ended <- node.Run(ctx, node.Config{
-			URL: url, ID: id, Slots: 4, Log: discardLog, TracerProvider: provider, ShutdownTimeout: time.Second,
-			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-		}, handler)
-	}()
-	t.Cleanup(func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// utter says one utterance and returns its result.
-func utter(t *testing.T, s *client.Session) wire.SessionResult {
-	t.Helper()
-	if _, err := s.Write(tone(200)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	return awaitResult(t, s)
-}
-
-func awaitResult(t *testing.T, s *client.Session) wire.SessionResult {
-	t.Helper()
-	for e, err := range s.Events() {
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch e := e.(type) {
-		case client.Result:
-			return wire.SessionResult(e)
-		case client.UtteranceFailed:
-			t.Fatalf("%+v", e)
-		}
-	}
-	t.Fatal("the session ended without a result")
-	panic("unreachable")
+	fleet.StartNodes(t, handler, node.Config{URL: url, ID: id, Slots: 4, TracerProvider: provider})
 }
 
 // awaitTrace waits until the collector has spans of these names, as many of each as it is named, from as many instances and nodes as given, and the
@@ -237,12 +195,10 @@ func traceOfFailedNode(t *testing.T) {
 		})
 	}
 	waitUntil(t, "all instances to see the nodes", waitLimit, func() bool { return instances.allSee("node-0", "node-1") })
-	s, err := client.Start(t.Context(), client.Config{URL: instances[0].peer.URL, Log: discardLog, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
+	result, err := fleet.StartSession(t, client.Config{URL: instances[0].peer.URL}).Speak(tone(200))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = s.Close() })
-	result := utter(t, s)
 	spans := awaitTrace(t, collector, 5, "utterance", "session.send", "node.job", "node.job", "dispatch", "select", "store.save_session", "store.reserve",
 		"store.create", "deliver", "deliver.remote", "store.commit", "store.apply", "store.append")
 	phases := checkTrace(t, spans, result.Latency)
@@ -263,11 +219,7 @@ func traceOfDeadInstance(t *testing.T) {
 	for _, in := range instances {
 		urls = append(urls, in.URL())
 	}
-	s, err := client.Start(t.Context(), client.Config{URLs: urls, Log: discardLog, Start: wire.SessionStart{Langs: []string{"en", "es"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = s.Close() })
+	s := fleet.StartSession(t, client.Config{URLs: urls})
 	dies := instanceOfSession(t, instances)
 	second, died := make(chan struct{}), make(chan struct{})
 	for i, in := range instances {
@@ -275,10 +227,7 @@ func traceOfDeadInstance(t *testing.T) {
 			startTracedNode(t, in.URL(), fmt.Sprintf("node-%d", i), collector, failTwice(second, died))
 		}
 	}
-	if _, err := s.Write(tone(200)); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Commit(); err != nil {
+	if err := s.Utter(tone(200)); err != nil {
 		t.Fatal(err)
 	}
 	<-second
@@ -288,7 +237,10 @@ func traceOfDeadInstance(t *testing.T) {
 	})
 	dies.Process.KillAndWait()
 	close(died)
-	result := awaitResult(t, s)
+	result, err := s.Result()
+	if err != nil {
+		t.Fatal(err)
+	}
 	spans := awaitTrace(t, collector, 5, "utterance", "session.send", "node.job", "node.job", "node.job",
 		"dispatch", "deliver", "deliver.remote", "store.apply", "store.append")
 	wantPhases(t, checkTrace(t, spans, result.Latency), "wait", "attempt", "retry", "attempt", "retry", "attempt")
@@ -318,11 +270,8 @@ func instanceOfSession(t *testing.T, instances []*clustertest.Instance) *cluster
 	var found *clustertest.Instance
 	waitUntil(t, "the session to be listed", waitLimit, func() bool {
 		for _, in := range instances {
-			api := lab.NewAPI(in.URL())
 			var list wire.InstanceList
-			err := api.Get(t.Context(), "/v1/instances", &list)
-			api.Close()
-			if err != nil {
+			if in.Read(t.Context(), "/v1/instances", &list) != nil {
 				return false
 			}
 			for _, one := range list.Instances {

@@ -11,6 +11,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -19,15 +20,10 @@ import (
 // repeated it there, on another one.
 func TestCancelWaitingOfAnotherInstance(t *testing.T) {
 	t.Parallel()
-	transport := &countingTransport{mayEnd: make(chan struct{}), report: func(dispatch.Report) {}}
-	t.Cleanup(func() {
-		close(transport.mayEnd)
-		transport.tasks.Wait()
-	})
 	cfg := fastConfig()
 	patient(&cfg)
 	withoutRetries(&cfg)
-	instances := startCluster(t, redistest.Start(t).URL(), cfg, transport)
+	instances := startCluster(t, redistest.Start(t).URL(), cfg, fleet.Direct(nil))
 	node := declaration("en", "zh")
 	*node.MaxJobs = 1
 	retryWhileDown(t, func() error {

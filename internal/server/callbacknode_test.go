@@ -22,6 +22,8 @@ type delivery struct {
 type callbackNode struct {
 	sched       *testScheduler
 	id          string
+	key         string // its requests have it; empty: none
+	nodeToken   string // of its registration, if it has a key
 	epoch       int64
 	declaration object // of its registration
 	srv         *httptest.Server
@@ -44,7 +46,7 @@ func (ts *testScheduler) registerNode(id string, changes object) *callbackNode {
 	n := ts.newNode(id)
 	n.declaration = nodeDeclaration(changes).with(object{"node_id": id})
 	if _, given := changes["callback_url"]; !given {
-		n.declaration["callback_url"] = n.srv.URL + "/jobs"
+		n.declaration["callback_url"] = n.callback()
 	}
 	n.register(nil)
 	return n
@@ -61,6 +63,9 @@ func (ts *testScheduler) newNode(id string) *callbackNode {
 	ts.nodes[id] = n
 	return n
 }
+
+// callback is the address of the node.
+func (n *callbackNode) callback() string { return n.srv.URL + "/jobs" }
 
 func (ts *testScheduler) nodeByID(id string) *callbackNode {
 	ts.mu.Lock()
@@ -101,8 +106,8 @@ func (n *callbackNode) setAnswer(fn http.HandlerFunc) {
 func (n *callbackNode) register(changes object) wire.RegisterResponse {
 	n.sched.t.Helper()
 	var r wire.RegisterResponse
-	n.sched.post("/v1/node/register", n.declaration.with(changes)).decode(&r)
-	n.epoch = r.Epoch
+	n.sched.requestAs(n.key, "POST", "/v1/node/register", n.declaration.with(changes)).decode(&r)
+	n.nodeToken, n.epoch = r.NodeToken, r.Epoch
 	return r
 }
 
@@ -110,8 +115,18 @@ func (n *callbackNode) register(changes object) wire.RegisterResponse {
 func (n *callbackNode) heartbeat(body object) wire.HeartbeatResponse {
 	n.sched.t.Helper()
 	var r wire.HeartbeatResponse
-	n.sched.post("/v1/node/heartbeat", object{"node_id": n.id}.with(body)).decode(&r)
+	n.report("/v1/node/heartbeat", body).decode(&r)
 	return r
+}
+
+// report sends a heartbeat or another report of the node.
+func (n *callbackNode) report(path string, changes object) response {
+	n.sched.t.Helper()
+	body := object{"node_id": n.id}
+	if n.key != "" {
+		body["node_token"] = n.nodeToken
+	}
+	return n.sched.requestAs(n.key, "POST", path, body.with(changes))
 }
 
 // reportBody is the body of a report of the node about an attempt.
@@ -121,17 +136,17 @@ func (n *callbackNode) reportBody(d delivery) object {
 
 func (n *callbackNode) ack(d delivery, changes object) response {
 	n.sched.t.Helper()
-	return n.sched.post("/v1/job/ack", n.reportBody(d).with(changes))
+	return n.report("/v1/job/ack", n.reportBody(d).with(changes))
 }
 
 func (n *callbackNode) done(d delivery, changes object) response {
 	n.sched.t.Helper()
-	return n.sched.post("/v1/job/done", n.reportBody(d).with(object{"status": "ok"}).with(changes))
+	return n.report("/v1/job/done", n.reportBody(d).with(object{"status": "ok"}).with(changes))
 }
 
 func (n *callbackNode) fail(d delivery, changes object) response {
 	n.sched.t.Helper()
-	return n.sched.post("/v1/job/fail", n.reportBody(d).with(object{"status": "error", "reason": "MODEL_LOAD_FAILED"}).with(changes))
+	return n.report("/v1/job/fail", n.reportBody(d).with(object{"status": "error", "reason": "MODEL_LOAD_FAILED"}).with(changes))
 }
 
 // activeList is the field "active" of a heartbeat.

@@ -2,7 +2,6 @@ package server_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"log/slog"
@@ -14,24 +13,18 @@ import (
 	"testing"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/scheduler"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
-
-// acceptingTransport accepts every delivery, so that no fuzz input makes the scheduler call a real address.
-type acceptingTransport struct{}
-
-func (acceptingTransport) Deliver(context.Context, *core.Node, *wire.Assignment) error { return nil }
-func (acceptingTransport) Cancel(context.Context, core.NodeID, core.JobID, int)        {}
 
 // FuzzServer: for any request the handler does not panic and does not answer INTERNAL, and every answer that is no success is a
 // wire.Error with the status of its code.
 func FuzzServer(f *testing.F) {
 	cfg := config.Default()
 	cfg.Scheduler.ModelNotAvailable.NodeRatePerMinute = 1 << 30
-	s, err := scheduler.New(f.Context(), cfg, wire.VersionResponse{Version: "test", Go: "go"}, slog.New(slog.DiscardHandler), acceptingTransport{})
+	s, err := scheduler.New(f.Context(), cfg, wire.VersionResponse{Version: "test", Go: "go"}, slog.New(slog.DiscardHandler), fleet.Direct(nil)) // no input makes it call a real address
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -14,23 +14,12 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// keyedNode is an HTTP node of a scheduler with keys. Its deliveries are read from the scheduler's.
-type keyedNode struct {
-	ts        *testScheduler
-	id, key   string
-	callback  string
-	nodeToken string
-	epoch     int64
-}
-
 // registerKeyed registers an HTTP node with a key.
-func registerKeyed(ts *testScheduler, id, key string) *keyedNode {
+func registerKeyed(ts *testScheduler, id, key string) *callbackNode {
 	ts.t.Helper()
-	n := &keyedNode{ts: ts, id: id, key: key, callback: ts.callbackURL(id)}
-	var r wire.RegisterResponse
-	ts.requestAs(key, "POST", "/v1/node/register", declaration(id, n.callback)).decode(&r)
-	n.nodeToken, n.epoch = r.NodeToken, r.Epoch
-	if len(n.nodeToken) < 16 {
+	n := ts.newNode(id)
+	n.key, n.declaration = key, declaration(id, n.callback())
+	if n.register(nil); len(n.nodeToken) < 16 {
 		ts.t.Fatalf("registered with the node_token %q", n.nodeToken)
 	}
 	return n
@@ -40,12 +29,6 @@ func declaration(id, callback string) object {
 	return nodeDeclaration(object{"node_id": id, "callback_url": callback})
 }
 
-// callbackURL starts a node without registering it, and returns its address.
-func (ts *testScheduler) callbackURL(id string) string {
-	ts.t.Helper()
-	return ts.newNode(id).srv.URL + "/jobs"
-}
-
 // dispatchKeyed dispatches a job as an operator, and returns its delivery.
 func dispatchKeyed(ts *testScheduler) delivery {
 	ts.t.Helper()
@@ -53,12 +36,6 @@ func dispatchKeyed(ts *testScheduler) delivery {
 	ts.requestAs(operatorKey, "POST", "/v1/dispatch/f2f", dispatchBody(nil)).decode(&placed)
 	d, _ := ts.nextDelivery()
 	return d
-}
-
-// report sends a report of the node.
-func (n *keyedNode) report(path string, changes object) response {
-	n.ts.t.Helper()
-	return n.ts.requestAs(n.key, "POST", path, object{"node_id": n.id, "node_token": n.nodeToken}.with(changes))
 }
 
 // TestReportsNeedTheSecretOfTheNode: with one token for all nodes, one node cannot report for another.
@@ -92,7 +69,7 @@ func TestPresentNameNeedsItsSecret(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
 	a := registerKeyed(ts, "gpu-1", gpuToken)
-	again := declaration("gpu-1", ts.callbackURL("elsewhere"))
+	again := declaration("gpu-1", ts.newNode("elsewhere").callback())
 	for _, token := range []string{"", "a-guess-of-a-node-token"} {
 		if e := ts.requestAs(gpuToken, "POST", "/v1/node/register", again.with(object{"node_token": token})).expectError(wire.NameInUse); e.RetryAfterMS == 0 {
 			t.Errorf("with %q: %+v", token, e)
@@ -115,11 +92,11 @@ func TestHeartbeatThatRegistersAnswersTheToken(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
 	var r wire.HeartbeatResponse
-	ts.requestAs(gpuToken, "POST", "/v1/node/heartbeat", declaration("gpu-9", ts.callbackURL("gpu-9"))).decode(&r)
+	ts.requestAs(gpuToken, "POST", "/v1/node/heartbeat", declaration("gpu-9", ts.newNode("gpu-9").callback())).decode(&r)
 	if r.Epoch == 0 || r.NodeToken == "" {
 		t.Fatalf("%+v", r)
 	}
-	n := &keyedNode{ts: ts, id: "gpu-9", key: gpuToken, nodeToken: r.NodeToken}
+	n := &callbackNode{sched: ts, id: "gpu-9", key: gpuToken, nodeToken: r.NodeToken}
 	n.report("/v1/node/heartbeat", object{"epoch": r.Epoch}).decode(&wire.HeartbeatResponse{})
 	n.report("/v1/node/heartbeat", object{"node_token": ""}).expectError(wire.Forbidden)
 }
@@ -182,7 +159,7 @@ func TestNodeChoosesItsSecret(t *testing.T) {
 type forger struct {
 	ts                        *testScheduler
 	random                    *rand.Rand
-	victim, attacker, foreign *keyedNode
+	victim, attacker, foreign *callbackNode
 	connected                 string // the resume_token of the connected node gpu-3
 	job                       delivery
 	elsewhere                 string // an address of the attacker
@@ -254,7 +231,7 @@ var forgeries = flag.Int("forgeries", 500, "how many forged calls TestForgedRepo
 func TestForgedReports(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithKeys(t)
-	f := &forger{ts: ts, random: rand.New(rand.NewPCG(14, 1)), victim: registerKeyed(ts, "gpu-1", gpuToken), elsewhere: ts.callbackURL("attacker")}
+	f := &forger{ts: ts, random: rand.New(rand.NewPCG(14, 1)), victim: registerKeyed(ts, "gpu-1", gpuToken), elsewhere: ts.newNode("attacker").callback()}
 	s := ts.startSessionAs(ts.mint(operatorKey, "room-1"), object{"langs": []string{"en", "zh"}, "tts": true})
 	s.sendUtterance()
 	f.job, _ = ts.nextDelivery()
@@ -325,9 +302,9 @@ func TestReportNeedsTheCurrentRegistration(t *testing.T) {
 			})
 		}
 	}
-	next := &keyedNode{ts: ts, id: "gpu-1", key: gpuToken}
+	next := &callbackNode{sched: ts, id: "gpu-1", key: gpuToken}
 	var r wire.RegisterResponse
-	ts.requestAs(gpuToken, "POST", "/v1/node/register", declaration("gpu-1", before.callback).with(object{"max_concurrent_jobs": 0})).decode(&r)
+	ts.requestAs(gpuToken, "POST", "/v1/node/register", declaration("gpu-1", before.callback()).with(object{"max_concurrent_jobs": 0})).decode(&r)
 	next.nodeToken = r.NodeToken
 	for _, epoch := range []any{nil, before.epoch} {
 		next.report("/v1/job/done", about.with(object{"epoch": epoch})).expectError(wire.StaleEpoch)

@@ -87,7 +87,7 @@ func TestConnectionLimitPerAddress(t *testing.T) {
 	}
 	for range 2 * limit {
 		ts.eventually("a WebSocket is opened", func() bool {
-			s, err := ts.tryConnect("/ws/session")
+			s, err := ts.tryDialAs("/ws/session", "", false)
 			if err != nil {
 				return false
 			}

@@ -80,15 +80,15 @@ func startMatrix(t *testing.T, changes ...func(*config.Config)) *testScheduler {
 // matrixObjects are objects of both tenants, and a shared node.
 type matrixObjects struct {
 	ts     *testScheduler
-	nodes  map[string]*keyedNode // by tenant; the empty one is shared
-	jobs   map[string]delivery   // by tenant
-	tokens map[string]string     // credentials by name
+	nodes  map[string]*callbackNode // by tenant; the empty one is shared
+	jobs   map[string]delivery      // by tenant
+	tokens map[string]string        // credentials by name
 }
 
 // newMatrixObjects registers a node for each tenant and a shared one, and gives each tenant's node a job.
 func newMatrixObjects(ts *testScheduler) *matrixObjects {
 	ts.t.Helper()
-	m := &matrixObjects{ts: ts, nodes: make(map[string]*keyedNode), jobs: make(map[string]delivery), tokens: map[string]string{"": "", "unknown": "an-unknown-credential"}}
+	m := &matrixObjects{ts: ts, nodes: make(map[string]*callbackNode), jobs: make(map[string]delivery), tokens: map[string]string{"": "", "unknown": "an-unknown-credential"}}
 	for name := range matrixKeys {
 		m.tokens[name] = keySecret(name)
 	}
@@ -150,7 +150,7 @@ func (m *matrixObjects) call(route, token string) response {
 	bodies := map[string]any{
 		"POST /v1/dispatch/f2f": dispatchBody(nil), "POST /v1/dispatch/explain": dispatchBody(nil),
 		"POST /v1/job/ack": report, "POST /v1/job/done": report.with(object{"status": "ok"}), "POST /v1/job/fail": report.with(object{"reason": "X"}),
-		"POST /v1/node/register":            declaration(n.id, n.callback).with(object{"node_token": n.nodeToken}),
+		"POST /v1/node/register":            declaration(n.id, n.callback()).with(object{"node_token": n.nodeToken}),
 		"POST /v1/node/heartbeat":           object{"node_id": n.id, "node_token": n.nodeToken},
 		"POST /v1/node/model_not_available": object{"node_id": n.id, "node_token": n.nodeToken, "service_id": "s"},
 		"POST /v1/sessions":                 object{}, "POST /v1/dlq/replay": object{"all": true}, "POST /v1/dlq/purge": object{"all": true},

@@ -19,14 +19,14 @@ func TestMaxNodesOfAKey(t *testing.T) {
 	conn := ts.dialAs("/ws/node", secret, false)
 	conn.send(object{"type": "node_register", "node_id": "two-2", "semantic_langs": []string{"en", "es"}, "max_concurrent_jobs": 2})
 	conn.readUntil("node_register_ack")
-	third := declaration("two-3", first.callback)
+	third := declaration("two-3", first.callback())
 	for _, path := range []string{"/v1/node/register", "/v1/node/heartbeat"} {
 		if e := ts.requestAs(secret, "POST", path, third).expectError(wire.RateLimited); e.Field != "node_id" || e.RetryAfterMS == 0 {
 			t.Errorf("%s: %+v", path, e)
 		}
 	}
 	var again wire.RegisterResponse
-	ts.requestAs(secret, "POST", "/v1/node/register", declaration("two-1", first.callback).with(object{"node_token": first.nodeToken})).decode(&again)
+	ts.requestAs(secret, "POST", "/v1/node/register", declaration("two-1", first.callback()).with(object{"node_token": first.nodeToken})).decode(&again)
 	var removed wire.NodeRemoved
 	ts.requestAs(operatorKey, "DELETE", "/v1/nodes/two-1", nil).decode(&removed)
 	// The nodes of a key are counted in the view of the fleet, which follows the store.

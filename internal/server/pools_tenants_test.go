@@ -25,7 +25,7 @@ func TestPoolsAreNotShownToOtherTenants(t *testing.T) {
 		}
 		c.Scheduler.Phase3.StrictPoolEligibility = true
 	})
-	register := declaration("globex-1", ts.callbackURL("globex-1")).with(object{"installed_services": []object{service("asr-2", "asr")}})
+	register := declaration("globex-1", ts.newNode("globex-1").callback()).with(object{"installed_services": []object{service("asr-2", "asr")}})
 	ts.requestAs(keySecret("globex-gpu"), "POST", "/v1/node/register", register).decode(&wire.RegisterResponse{})
 
 	var n wire.Node

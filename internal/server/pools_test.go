@@ -178,7 +178,7 @@ func TestPoolsOfKeys(t *testing.T) {
 	})
 	register := func(id, key string, services ...object) {
 		t.Helper()
-		ts.requestAs(keySecret(key), "POST", "/v1/node/register", declaration(id, ts.callbackURL(id)).with(object{"installed_services": services})).decode(&wire.RegisterResponse{})
+		ts.requestAs(keySecret(key), "POST", "/v1/node/register", declaration(id, ts.newNode(id).callback()).with(object{"installed_services": services})).decode(&wire.RegisterResponse{})
 	}
 	register("acme-1", "acme-gpu", service("asr-small", "asr"), service("asr-1", "asr"))
 	register("beta-1", "beta-gpu", service("asr-small", "asr"))

@@ -23,22 +23,7 @@ type wsClient struct {
 
 func (ts *testScheduler) connect(path string) *wsClient {
 	ts.t.Helper()
-	c, err := ts.tryConnect(path)
-	if err != nil {
-		ts.t.Fatal(err)
-	}
-	return c
-}
-
-func (ts *testScheduler) tryConnect(path string) (*wsClient, error) {
-	ts.t.Helper()
-	ws, _, err := websocket.Dial(ts.t.Context(), strings.Replace(ts.url, "http", "ws", 1)+path, &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
-	if err != nil {
-		return nil, err
-	}
-	ws.SetReadLimit(-1)
-	ts.t.Cleanup(func() { _ = ws.CloseNow() })
-	return &wsClient{t: ts.t, ws: ws, path: path}, nil
+	return ts.dialAs(path, "", false)
 }
 
 func (c *wsClient) send(body object) {

@@ -132,7 +132,7 @@ func TestWaitIsCancelled(t *testing.T) {
 		c.Scheduler.Dispatch.ACKTimeoutMS, c.Scheduler.Dispatch.AttemptTimeoutMS, c.Scheduler.Dispatch.JobTimeoutMS = 60_000, 120_000, 180_000
 		c.Scheduler.TaskBinding.ReservedTTLSeconds = 61
 	})
-	ts.requestAs(gpuToken, "POST", "/v1/node/register", declaration("gpu-1", ts.callbackURL("gpu-1")).with(object{"max_concurrent_jobs": 1})).decode(new(wire.RegisterResponse))
+	ts.requestAs(gpuToken, "POST", "/v1/node/register", declaration("gpu-1", ts.newNode("gpu-1").callback()).with(object{"max_concurrent_jobs": 1})).decode(new(wire.RegisterResponse))
 	ts.requestAs(operatorKey, "POST", "/v1/dispatch/f2f", dispatchBody(nil)).decode(new(wire.DispatchResponse))
 	waits := ts.postAsyncAs(t.Context(), operatorKey, "/v1/dispatch/f2f", waitingBody("w-1", 60_000).with(object{"tenant_id": "beta"}))
 	ts.eventually("the dispatch waits", func() bool { return ts.waitingAs(viewerKey, "").Total == 1 })

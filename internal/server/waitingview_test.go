@@ -31,7 +31,7 @@ func withPools(c *config.Config) {
 func TestWaitingIsShown(t *testing.T) {
 	t.Parallel()
 	ts := startSchedulerWithRoles(t, withPools)
-	ts.requestAs(gpuToken, "POST", "/v1/node/register", declaration("gpu-1", ts.callbackURL("gpu-1")).with(object{
+	ts.requestAs(gpuToken, "POST", "/v1/node/register", declaration("gpu-1", ts.newNode("gpu-1").callback()).with(object{
 		"max_concurrent_jobs": 1, "installed_services": []object{service("asr-large", "asr")},
 	})).decode(new(wire.RegisterResponse))
 	ts.requestAs(operatorKey, "POST", "/v1/dispatch/f2f", dispatchBody(nil)).decode(new(wire.DispatchResponse))

@@ -38,14 +38,12 @@ func newSchedulerClient(url string) *lab.API {
 func runCallers(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error {
 	api := newSchedulerClient(cfg.URL)
 	defer api.Close()
-	var running sync.WaitGroup
-	for i := range cfg.Count {
+	return runAll(cfg.Count, ready, func(i int, isReady func()) error {
+		isReady()
 		c := &caller{name: fmt.Sprintf("%s-%d", cfg.Name, i), journal: j, api: api, rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i)))}
-		running.Go(func() { c.run(ctx, cfg.Interval) })
-	}
-	ready()
-	running.Wait()
-	return nil
+		c.run(ctx, cfg.Interval)
+		return nil
+	})
 }
 
 // caller dispatches jobs over HTTP. No session repeats such a job, so its outcome depends on the scheduler alone.

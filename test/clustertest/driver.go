@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -77,6 +78,26 @@ type driverFunc func(ctx context.Context, cfg DriverConfig, j *journal.Writer, r
 var driverFuncs = map[string]driverFunc{
 	SocketNodes: runSocketNodes, CallbackNodes: runCallbackNodes, Sessions: runSessions, Callers: runCallers,
 	WaitingCallers: runWaitingCallers,
+}
+
+// runAll runs the parts of a driver, and calls ready when each of them has called its own function or has ended.
+func runAll(count int, ready func(), run func(i int, isReady func()) error) error {
+	var running, notReady sync.WaitGroup
+	notReady.Add(count)
+	go func() {
+		notReady.Wait()
+		ready()
+	}()
+	errs := make([]error, count)
+	for i := range errs {
+		running.Go(func() {
+			isReady := sync.OnceFunc(notReady.Done)
+			defer isReady()
+			errs[i] = run(i, isReady)
+		})
+	}
+	running.Wait()
+	return errors.Join(errs...)
 }
 
 // RunDriver reports whether this process was started as a driver. If so, it runs the driver and returns its error when

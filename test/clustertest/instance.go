@@ -3,6 +3,7 @@ package clustertest
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/child"
 )
 
@@ -28,6 +30,8 @@ type Instance struct {
 	LogPath string   // all starts append to it
 	Args    []string // of `lingua serve`, beside --listen
 	Env     []string // in addition to the environment of the test
+
+	API *lab.API // of the running process
 
 	binary string
 	port   int
@@ -45,7 +49,9 @@ func NewInstance(tb testing.TB, name, binary, logPath string) *Instance {
 		Name: name, LogPath: logPath, binary: binary, port: child.Port(tb),
 		client: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: time.Second},
 	}
+	i.API = lab.NewAPI(i.URL())
 	tb.Cleanup(func() {
+		i.API.Close()
 		if i.Process != nil {
 			i.Process.KillAndWait()
 		}
@@ -122,6 +128,15 @@ func (i *Instance) Get(ctx context.Context, path string) ([]byte, error) {
 		err = errors.New(resp.Status)
 	}
 	return body, err
+}
+
+// Read reads a path of the instance over HTTP and decodes the answer.
+func (i *Instance) Read(ctx context.Context, path string, out any) error {
+	text, err := i.Get(ctx, path)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, out)
 }
 
 // Kill ends the process with SIGKILL and waits for its end.

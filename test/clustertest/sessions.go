@@ -45,27 +45,15 @@ var sessionTone = Tone(SampleRate)
 func runSessions(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error {
 	transport := &http.Transport{}
 	defer transport.CloseIdleConnections()
-	var running, notReady sync.WaitGroup
-	notReady.Add(cfg.Count)
-	go func() {
-		notReady.Wait()
-		ready()
-	}()
 	startLimit := make(chan struct{}, 32) // limits how many sessions are started at once
-	for i := range cfg.Count {
+	return runAll(cfg.Count, ready, func(i int, isReady func()) error {
 		d := &sessionDriver{name: fmt.Sprintf("%s-%d", cfg.Name, i), config: cfg, journal: j, transport: transport,
-			rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i)))}
-		d.tts = i%2 == 0
-		d.onReady = sync.OnceFunc(notReady.Done)
-		running.Go(func() {
-			defer d.onReady()
-			for n := 0; ctx.Err() == nil; n++ {
-				d.runSession(ctx, fmt.Sprintf("%s.%d", d.name, n), startLimit)
-			}
-		})
-	}
-	running.Wait()
-	return nil
+			rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i))), tts: i%2 == 0, onReady: isReady}
+		for n := 0; ctx.Err() == nil; n++ {
+			d.runSession(ctx, fmt.Sprintf("%s.%d", d.name, n), startLimit)
+		}
+		return nil
+	})
 }
 
 // sessionDriver sends utterances over one session, and starts another if the session is lost.

@@ -31,32 +31,20 @@ const DefaultWork = 350 * time.Millisecond
 func runSocketNodes(ctx context.Context, cfg DriverConfig, j *journal.Writer, ready func()) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	defer transport.CloseIdleConnections()
-	var running, notReady sync.WaitGroup
-	notReady.Add(cfg.Count)
-	go func() {
-		notReady.Wait()
-		ready()
-	}()
-	errs := make([]error, cfg.Count)
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	for i := range cfg.Count {
+	return runAll(cfg.Count, ready, func(i int, isReady func()) error {
 		kind := cfg.KindOf(i)
 		n := &testNode{name: cfg.NodeName(i), seed: cfg.Seed, slots: kind.Slots, journal: j, work: cmp.Or(cfg.Work, DefaultWork),
-			held: make(map[wire.ActiveJob]bool)}
-		n.onReady = sync.OnceFunc(notReady.Done)
-		running.Go(func() {
-			defer n.onReady()
-			errs[i] = node.Run(ctx, node.Config{
-				URL: cfg.URL, ID: n.name, Slots: kind.Slots, ShutdownTimeout: 10 * time.Second, Log: log.With("node_id", n.name),
-				HTTPClient: &http.Client{Transport: &frameRecorder{transport: transport, onConnect: n.recordConnection,
-					onText: n.recordFrame}},
-				Declaration: wire.Declaration{SemanticLangs: kind.Langs, TTSLangs: kind.Langs},
-			}, n.handleJob)
-			n.recordStop(errs[i])
-		})
-	}
-	running.Wait()
-	return errors.Join(errs...)
+			onReady: isReady, held: make(map[wire.ActiveJob]bool)}
+		err := node.Run(ctx, node.Config{
+			URL: cfg.URL, ID: n.name, Slots: kind.Slots, ShutdownTimeout: 10 * time.Second, Log: log.With("node_id", n.name),
+			HTTPClient: &http.Client{Transport: &frameRecorder{transport: transport, onConnect: n.recordConnection,
+				onText: n.recordFrame}},
+			Declaration: wire.Declaration{SemanticLangs: kind.Langs, TTSLangs: kind.Langs},
+		}, n.handleJob)
+		n.recordStop(err)
+		return err
+	})
 }
 
 // testNode is a node with a socket, and the common part of both kinds of nodes.

@@ -46,18 +46,15 @@ func runWaitingCallers(ctx context.Context, cfg DriverConfig, j *journal.Writer,
 	for _, url := range cfg.Instances {
 		instances = append(instances, &lab.API{URL: url, HTTP: &http.Client{Transport: transport}})
 	}
-	var running sync.WaitGroup
-	for i := range cfg.Count {
-		tenant := cfg.Tenants[i%len(cfg.Tenants)]
+	return runAll(cfg.Count, ready, func(i int, isReady func()) error {
+		isReady()
 		c := &waitingCaller{
-			caller: &caller{name: fmt.Sprintf("%s-%d", cfg.Name, i), journal: j, api: outcomes}, tenant: tenant, instances: instances,
-			rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
+			caller: &caller{name: fmt.Sprintf("%s-%d", cfg.Name, i), journal: j, api: outcomes}, tenant: cfg.Tenants[i%len(cfg.Tenants)],
+			instances: instances, rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
 		}
-		running.Go(func() { c.run(ctx) })
-	}
-	ready()
-	running.Wait()
-	return nil
+		c.run(ctx)
+		return nil
+	})
 }
 
 // waitingCaller dispatches jobs over HTTP that may wait for a slot.

@@ -16,7 +16,6 @@ import (
 
 	"github.com/coder/websocket"
 
-	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -64,8 +63,7 @@ reserved_ttl_seconds = 13
 	var callers sync.WaitGroup
 	for n := range blockCallers {
 		callers.Go(func() {
-			api := lab.NewAPI(c.Instances[n%len(c.Instances)].URL())
-			defer api.Close()
+			api := c.Instances[n%len(c.Instances)].API
 			for time.Now().Before(end) {
 				request := wire.DispatchRequest{SessionID: fmt.Sprint("s", n), SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}
 				var placed wire.DispatchResponse
@@ -87,12 +85,8 @@ reserved_ttl_seconds = 13
 		})
 	}
 	callers.Wait()
-	text, err := c.Instances[0].Get(ctx, "/v1/events?limit=1000&order=desc")
 	var log wire.EventList
-	if err == nil {
-		err = json.Unmarshal(text, &log)
-	}
-	c.Must(err)
+	c.Must(c.Instances[0].Read(ctx, "/v1/events?limit=1000&order=desc", &log))
 	early, late := 0, 0
 	for _, e := range log.Events {
 		switch e.Kind {
@@ -116,7 +110,7 @@ reserved_ttl_seconds = 13
 		blockNodes, connected, *blockFor, done.Load(), failed.Load(), refused.Load(), early, late)
 }
 
-// blockingNode is a node that blocks now and then.
+// blockingNode is a node that blocks now and then. It is not one of package node, which would connect again when it cannot read.
 type blockingNode struct {
 	id, url string
 	gate    sync.RWMutex // held while the node neither reads nor sends

@@ -2,11 +2,9 @@ package drill
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -15,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -41,19 +39,19 @@ func TestConnectionsFlap(t *testing.T) {
 	c := startTestCluster(t, buildOnce(t), *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(commonSettings))
 	d := &flapDrill{testCluster: c, open: make(map[net.Conn]bool)}
 	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
 	defer stop()
-	for n := range flapNodes {
-		running.Go(func() { d.run(ctx, fmt.Sprint("flap-", n)) })
+	var urls []string
+	for _, at := range c.Instances {
+		urls = append(urls, at.URL())
 	}
+	fleet.StartNodes(t, d.work, fleet.Configs(flapNodes, func(n int) node.Config {
+		return node.Config{
+			ID: fmt.Sprint("flap-", n), URLs: urls, Slots: flapSlots, OnFull: func(wire.ActiveJob) { d.full.Add(1) },
+			HTTPClient: &http.Client{Transport: &http.Transport{DialContext: d.dial, DisableKeepAlives: true}},
+		}
+	})...)
 	d.nodeCount = flapNodes
 	d.Must(d.waitAllNodes())
-	for _, at := range c.Instances {
-		api := lab.NewAPI(at.URL())
-		defer api.Close()
-		d.apis = append(d.apis, api)
-	}
 	for round := range *flapRounds {
 		d.flap(ctx, round)
 	}
@@ -66,7 +64,6 @@ func TestConnectionsFlap(t *testing.T) {
 // flapDrill has what the nodes of the drill share.
 type flapDrill struct {
 	*testCluster
-	apis   []*lab.API
 	worked atomic.Int64 // nanoseconds, of all nodes
 	full   atomic.Int64 // jobs that came to a node without a free slot
 
@@ -75,24 +72,12 @@ type flapDrill struct {
 	cut  bool // nothing can connect
 }
 
-// run runs a node.
-func (d *flapDrill) run(ctx context.Context, id string) {
-	transport := &http.Transport{DialContext: d.dial, DisableKeepAlives: true}
-	cfg := node.Config{
-		ID: id, Slots: flapSlots, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second, HTTPClient: &http.Client{Transport: transport},
-		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}}, OnFull: func(wire.ActiveJob) { d.full.Add(1) },
-	}
-	for _, at := range d.Instances {
-		cfg.URLs = append(cfg.URLs, at.URL())
-	}
-	if err := node.Run(ctx, cfg, func(ctx context.Context, _ *node.Job) (node.Result, error) {
-		began := time.Now()
-		run.Sleep(ctx, flapWork)
-		d.worked.Add(int64(time.Since(began)))
-		return node.Result{TextTgt: "hola"}, ctx.Err()
-	}); err != nil {
-		d.TB.Errorf("%s: %v", id, err)
-	}
+// work does a job.
+func (d *flapDrill) work(ctx context.Context, _ *node.Job) (node.Result, error) {
+	began := time.Now()
+	run.Sleep(ctx, flapWork)
+	d.worked.Add(int64(time.Since(began)))
+	return node.Result{TextTgt: "hola"}, ctx.Err()
 }
 
 // dial connects unless the connections are cut.
@@ -133,7 +118,7 @@ func (d *flapDrill) flap(ctx context.Context, round int) {
 		jobs.Go(func() {
 			request := wire.DispatchRequest{RequestID: fmt.Sprint("flap-", round, "-", i), SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a"}
 			err := clustertest.Eventually(ctx, time.Minute, func() error {
-				err := d.apis[i%len(d.apis)].Post(ctx, "/v1/dispatch/f2f", request, &placed[i])
+				err := d.Instances[i%len(d.Instances)].API.Post(ctx, "/v1/dispatch/f2f", request, &placed[i])
 				var e *wire.Error
 				if errors.As(err, &e) && e.Code == wire.SchedulerDependencyDown {
 					return err // on a busy machine Redis may answer too late
@@ -155,10 +140,7 @@ func (d *flapDrill) flap(ctx context.Context, round int) {
 	for i := range placed {
 		var job wire.Job
 		d.Must(clustertest.EventuallyEvery(ctx, 20*time.Millisecond, time.Minute, func() error {
-			text, err := d.Instances[i%len(d.Instances)].Get(ctx, "/v1/jobs/"+placed[i].JobID)
-			if err == nil {
-				err = json.Unmarshal(text, &job)
-			}
+			err := d.Instances[i%len(d.Instances)].Read(ctx, "/v1/jobs/"+placed[i].JobID, &job)
 			if err == nil && job.State != "DONE" {
 				err = fmt.Errorf("it is %+v", job)
 			}
@@ -177,12 +159,8 @@ func (d *flapDrill) flap(ctx context.Context, round int) {
 
 // slotsAreFree checks that no node has a job, or is blamed for anything.
 func (d *flapDrill) slotsAreFree(ctx context.Context) error {
-	text, err := d.Instances[0].Get(ctx, "/v1/nodes?limit=1000")
-	if err != nil {
-		return err
-	}
 	var list wire.NodeList
-	if err := json.Unmarshal(text, &list); err != nil {
+	if err := d.Instances[0].Read(ctx, "/v1/nodes?limit=1000", &list); err != nil {
 		return err
 	}
 	for i := range list.Nodes {

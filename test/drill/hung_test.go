@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -76,7 +76,9 @@ func (d *hangDrill) run() {
 	defer stopStalls()
 	var nodes, sessions []*peerTimes
 	for n := range hungNodes {
-		nodes = append(nodes, d.startNode(ctx, n))
+		p, stopNode := d.startNode(n)
+		defer stopNode()
+		nodes = append(nodes, p)
 	}
 	d.nodeCount = hungNodes
 	d.Must(d.waitAllNodes())
@@ -176,12 +178,9 @@ func (d *hangDrill) connections(n int, balancer *clustertest.Balancer, p *peerTi
 }
 
 // startNode runs a node. The first half of the nodes is connected to the instance that will hang.
-func (d *hangDrill) startNode(ctx context.Context, n int) *peerTimes {
-	p := new(peerTimes)
-	cfg := node.Config{
-		ID: fmt.Sprintf("node-%d-%d", d.round, n), Slots: 2 + *hungSessions/2, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second,
-		Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-	}
+func (d *hangDrill) startNode(n int) (p *peerTimes, stop func()) {
+	p = new(peerTimes)
+	cfg := node.Config{ID: fmt.Sprintf("node-%d-%d", d.round, n), Slots: 2 + *hungSessions/2}
 	for _, i := range d.Instances {
 		if i != d.hung {
 			cfg.URLs = append(cfg.URLs, i.URL())
@@ -190,26 +189,21 @@ func (d *hangDrill) startNode(ctx context.Context, n int) *peerTimes {
 	if n < hungNodes/2 {
 		cfg.URLs, cfg.HTTPClient = d.connections(n, d.NodeBalancer, p)
 	}
-	d.running.Go(func() {
-		if err := node.Run(ctx, cfg, func(ctx context.Context, _ *node.Job) (node.Result, error) {
-			run.Sleep(ctx, hungWork)
-			return node.Result{TextTgt: "hola"}, ctx.Err()
-		}); err != nil {
-			d.TB.Errorf("%s: %v", cfg.ID, err)
-		}
-	})
-	return p
+	return p, fleet.StartNodes(d.TB, func(ctx context.Context, _ *node.Job) (node.Result, error) {
+		run.Sleep(ctx, hungWork)
+		return node.Result{TextTgt: "hola"}, ctx.Err()
+	}, cfg)
 }
 
 // startSession starts a session that has an utterance every second, all the time.
 func (d *hangDrill) startSession(ctx context.Context, n int) *peerTimes {
 	p := new(peerTimes)
-	cfg := client.Config{Log: slog.New(slog.DiscardHandler), Start: wire.SessionStart{
-		SessionID: fmt.Sprintf("session-%d-%d", d.round, n), Langs: []string{"en", "es"}, Audio: wire.SessionAudio{SampleRate: clustertest.SampleRate},
+	cfg := client.Config{Start: wire.SessionStart{
+		SessionID: fmt.Sprintf("session-%d-%d", d.round, n), Audio: wire.SessionAudio{SampleRate: clustertest.SampleRate},
 		Segmentation: wire.SessionSegmentation{Mode: wire.SegmentManual},
 	}}
 	cfg.URLs, cfg.HTTPClient = d.connections(n, d.ClientBalancer, p)
-	s, err := client.Start(ctx, cfg)
+	s, err := fleet.Start(ctx, cfg)
 	d.Must(err)
 	var committed sync.Map // when each utterance ended
 	d.running.Go(func() {

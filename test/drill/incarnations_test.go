@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -95,32 +95,23 @@ func TestSessionIncarnationsStaySeparate(t *testing.T) {
 // startLateNodes starts nodes that return the number that is in the audio, after a time that may be longer than the session
 // exists.
 func (c *testCluster) startLateNodes(t *testing.T) {
-	ctx, stop := context.WithCancel(t.Context())
-	var all sync.WaitGroup
-	t.Cleanup(func() { stop(); all.Wait() })
-	for i := range 4 {
-		all.Go(func() {
-			err := node.Run(ctx, node.Config{
-				URL: c.NodeBalancer.URL(), ID: fmt.Sprintf("late-%d", i), Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Millisecond,
-				Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-			}, func(ctx context.Context, job *node.Job) (node.Result, error) {
-				audio, err := job.Audio(ctx)
-				if err != nil {
-					return node.Result{}, err
-				}
-				if len(audio) < 8 {
-					return node.Result{}, node.Fail("NO_NUMBER")
-				}
-				if rand.IntN(3) > 0 {
-					run.Sleep(ctx, rand.N(1800*time.Millisecond))
-				}
-				return node.Result{TextTgt: conversationName(binary.LittleEndian.Uint64(audio))}, nil
-			})
-			if err != nil && ctx.Err() == nil {
-				t.Error(err)
-			}
-		})
-	}
+	fleet.StartNodes(t, func(ctx context.Context, job *node.Job) (node.Result, error) {
+		audio, err := job.Audio(ctx)
+		if err != nil {
+			return node.Result{}, err
+		}
+		if len(audio) < 8 {
+			return node.Result{}, node.Fail("NO_NUMBER")
+		}
+		if rand.IntN(3) > 0 {
+			run.Sleep(ctx, rand.N(1800*time.Millisecond))
+		}
+		return node.Result{TextTgt: conversationName(binary.LittleEndian.Uint64(audio))}, nil
+	}, fleet.Configs(4, func(i int) node.Config {
+		return node.Config{
+			URL: c.NodeBalancer.URL(), ID: fmt.Sprintf("late-%d", i), Slots: 64, Token: operatorKey, ShutdownTimeout: time.Millisecond,
+		}
+	})...)
 }
 
 func conversationName(number uint64) string { return fmt.Sprintf("c%d", number) }

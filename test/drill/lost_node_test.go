@@ -2,11 +2,8 @@ package drill
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os/exec"
 	"slices"
@@ -15,10 +12,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/test/stalltest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -61,27 +58,11 @@ func startKillDrill(t *testing.T, settings string) (context.Context, *killDrill)
 	t.Helper()
 	binary := buildOnce(t)
 	c := startTestCluster(t, binary, *drillTopology, rand.New(rand.NewPCG(1, 0)), []byte(settings))
-	d := &killDrill{testCluster: c, binary: binary, apis: make(map[*clustertest.Instance]*lab.API)}
+	d := &killDrill{testCluster: c, binary: binary}
 	ctx, stop := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	t.Cleanup(func() {
-		stop()
-		running.Wait()
-		for _, api := range d.apis {
-			api.Close()
-		}
-	})
+	t.Cleanup(stop)
 	for n, at := range c.Instances {
-		d.apis[at] = lab.NewAPI(at.URL())
-		cfg := node.Config{
-			ID: fmt.Sprint("free-", n), URLs: []string{at.URL()}, Slots: 2, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Second,
-			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}},
-		}
-		running.Go(func() {
-			if err := node.Run(ctx, cfg, d.work); err != nil {
-				t.Errorf("%s: %v", cfg.ID, err)
-			}
-		})
+		fleet.StartNodes(t, d.work, node.Config{ID: fmt.Sprint("free-", n), URL: at.URL(), Slots: 2})
 	}
 	return ctx, d
 }
@@ -110,7 +91,6 @@ func quantiles(times []time.Duration) string {
 type killDrill struct {
 	*testCluster
 	binary   string
-	apis     map[*clustertest.Instance]*lab.API
 	received sync.Map // when a job came to a node that is not killed
 }
 
@@ -147,7 +127,7 @@ func (d *killDrill) startVictim(ctx context.Context, command []string, id string
 	request := wire.DispatchRequest{SessionID: "s", SrcLang: "en", TgtLang: "es", AudioRef: "blob://a", Options: wire.DispatchOptions{PreferredNodeID: &id}}
 	var placed wire.DispatchResponse
 	d.Must(clustertest.EventuallyEvery(ctx, 10*time.Millisecond, time.Minute, func() error {
-		if err := d.apis[through].Post(ctx, "/v1/dispatch/f2f", request, &placed); err != nil {
+		if err := through.API.Post(ctx, "/v1/dispatch/f2f", request, &placed); err != nil {
 			return err
 		}
 		if placed.NodeID != id {
@@ -175,9 +155,8 @@ func (d *killDrill) measure(ctx context.Context, v *victim, fail func()) (delive
 // waitFor waits until a job is in a state.
 func (d *killDrill) waitFor(ctx context.Context, at *clustertest.Instance, id, state string) error {
 	return clustertest.EventuallyEvery(ctx, 5*time.Millisecond, time.Minute, func() error {
-		text, err := at.Get(ctx, "/v1/jobs/"+id)
 		var job wire.Job
-		if err = errors.Join(err, json.Unmarshal(text, &job)); err != nil || job.State != state {
+		if err := at.Read(ctx, "/v1/jobs/"+id, &job); err != nil || job.State != state {
 			return fmt.Errorf("the job is %+v: %w", job, err)
 		}
 		return nil

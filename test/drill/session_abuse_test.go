@@ -6,7 +6,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -24,6 +23,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/node"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -90,21 +90,10 @@ func TestOneSessionTokenHasBoundedCost(t *testing.T) {
 
 // startFastNode starts a node that answers at once, with as much text as a minute of speech has.
 func startFastNode(t *testing.T, url string) {
-	ctx, stop := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	t.Cleanup(func() { stop(); <-done })
-	go func() {
-		defer close(done)
-		err := node.Run(ctx, node.Config{
-			URL: url, ID: "fast", Slots: 64, Token: operatorKey, Log: slog.New(slog.DiscardHandler), ShutdownTimeout: time.Millisecond,
-			Declaration: wire.Declaration{SemanticLangs: []string{"en", "es"}, InstalledModels: models(39, 96)},
-		}, func(context.Context, *node.Job) (node.Result, error) {
-			return node.Result{TextSrc: strings.Repeat("word ", 200), TextTgt: strings.Repeat("palabra ", 200)}, nil
-		})
-		if err != nil && ctx.Err() == nil {
-			t.Error(err)
-		}
-	}()
+	fleet.StartNodes(t, fleet.Answer(node.Result{TextSrc: strings.Repeat("word ", 200), TextTgt: strings.Repeat("palabra ", 200)}), node.Config{
+		URL: url, ID: "fast", Slots: 64, Token: operatorKey, ShutdownTimeout: time.Millisecond,
+		Declaration: wire.Declaration{InstalledModels: models(39, 96)},
+	})
 }
 
 // abuser is one run of TestOneSessionTokenHasBoundedCost.

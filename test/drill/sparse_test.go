@@ -1,13 +1,10 @@
 package drill
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -19,6 +16,7 @@ import (
 
 	"github.com/coder/websocket"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -113,37 +111,13 @@ type sparseDrill struct {
 
 // post sends a request to a random instance.
 func (d *sparseDrill) post(ctx context.Context, path string, body, answer any) error {
-	text, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, d.Instances[rand.IntN(len(d.Instances))].URL()+path, bytes.NewReader(text))
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	response, err := d.http.Do(request)
-	if err != nil {
-		return err
-	}
-	text, err = io.ReadAll(response.Body)
-	if err = errors.Join(err, response.Body.Close()); err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", response.Status, text)
-	}
-	return json.Unmarshal(text, answer)
+	return (&lab.API{URL: d.Instances[rand.IntN(len(d.Instances))].URL(), HTTP: d.http}).Post(ctx, path, body, answer)
 }
 
 // fleet returns how many nodes a random instance sees as ready, and how many of their slots are taken.
 func (d *sparseDrill) fleet(ctx context.Context) (present, taken int, err error) {
-	text, err := d.Instances[rand.IntN(len(d.Instances))].Get(ctx, "/v1/nodes?limit=1000")
-	if err != nil {
-		return 0, 0, err
-	}
 	var list wire.NodeList
-	if err := json.Unmarshal(text, &list); err != nil {
+	if err := d.Instances[rand.IntN(len(d.Instances))].Read(ctx, "/v1/nodes?limit=1000", &list); err != nil {
 		return 0, 0, err
 	}
 	for i := range list.Nodes {
@@ -196,12 +170,8 @@ func (d *sparseDrill) timeStop(ctx context.Context, nodes []*sparseNode) {
 			if noticed[node.id] > 0 {
 				continue
 			}
-			text, err := d.Instances[rand.IntN(len(d.Instances))].Get(ctx, "/v1/nodes/"+node.id)
-			if err != nil {
-				return err
-			}
 			var n wire.Node
-			if err := json.Unmarshal(text, &n); err != nil {
+			if err := d.Instances[rand.IntN(len(d.Instances))].Read(ctx, "/v1/nodes/"+node.id, &n); err != nil {
 				return err
 			}
 			if !n.Online || n.Disconnected {
@@ -221,7 +191,7 @@ func (d *sparseDrill) timeStop(ctx context.Context, nodes []*sparseNode) {
 	}
 }
 
-// sparseNode is a node with one slot, as the design documents describe it.
+// sparseNode is a node with one slot, as the design documents describe it, whose frames are not those of package node.
 type sparseNode struct {
 	*sparseDrill
 	id        string

@@ -2,18 +2,18 @@ package interop
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/lab"
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -178,27 +178,15 @@ func (c *testCluster) mint(session string) string {
 // call sends a request of the operator to the first instance that can be reached, and decodes the answer.
 func (c *testCluster) call(method, path string, body, answer any) {
 	c.t.Helper()
-	text, err := json.Marshal(body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
 	for _, i := range c.instances {
-		request, err := http.NewRequestWithContext(c.t.Context(), method, i.URL()+path, bytes.NewReader(text))
-		if err != nil {
-			c.t.Fatal(err)
-		}
-		request.Header.Set("Authorization", "Bearer "+operatorKey)
-		request.Header.Set("Content-Type", "application/json")
-		response, err := c.http.Do(request)
-		if err != nil {
+		api := lab.API{URL: i.URL(), Token: operatorKey, HTTP: c.http}
+		err := api.Do(c.t.Context(), method, path, body, answer)
+		var unreachable *url.Error
+		if errors.As(err, &unreachable) {
 			continue
 		}
-		text, err := io.ReadAll(response.Body)
-		if err = errors.Join(err, response.Body.Close()); err != nil || response.StatusCode != http.StatusOK {
-			c.t.Fatalf("%s %s: %s %s %v", method, path, response.Status, text, err)
-		}
-		if err := json.Unmarshal(text, answer); err != nil {
-			c.t.Fatal(err)
+		if err != nil {
+			c.t.Fatalf("%s %s: %v", method, path, err)
 		}
 		return
 	}

@@ -2,10 +2,7 @@ package interop
 
 import (
 	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -83,26 +80,14 @@ func startPythonNode(t *testing.T, i *clustertest.Instance) {
 // dispatchToPython dispatches a job as soon as a node takes it, and waits for its result.
 func dispatchToPython(t *testing.T, i *clustertest.Instance, request string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"request_id":%q,"session_id":"room-888","src_lang":"en","tgt_lang":"zh"}`, request)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: waitTimeout}
+	in := wire.DispatchRequest{RequestID: request, SessionID: "room-888", SrcLang: "en", TgtLang: "zh"}
 	var placed wire.DispatchResponse
 	if err := clustertest.Eventually(t.Context(), waitTimeout, func() error {
-		resp, err := client.Post(i.URL()+"/v1/dispatch/f2f", "application/json", strings.NewReader(body))
-		if err != nil {
-			return err
-		}
-		if resp.StatusCode != http.StatusOK {
-			return errors.Join(errors.New(resp.Status), resp.Body.Close())
-		}
-		return errors.Join(json.NewDecoder(resp.Body).Decode(&placed), resp.Body.Close())
+		return i.API.Post(t.Context(), "/v1/dispatch/f2f", in, &placed)
 	}); err != nil {
 		t.Fatal(err)
 	}
 	if err := clustertest.Eventually(t.Context(), waitTimeout, func() error {
-		text, err := i.Get(t.Context(), "/v1/jobs/"+placed.JobID)
-		if err != nil {
-			return err
-		}
 		var job struct {
 			State  string `json:"state"`
 			NodeID string `json:"node_id"`
@@ -110,11 +95,11 @@ func dispatchToPython(t *testing.T, i *clustertest.Instance, request string) {
 				Text string `json:"text_tgt"`
 			} `json:"result"`
 		}
-		if err := json.Unmarshal(text, &job); err != nil {
+		if err := i.Read(t.Context(), "/v1/jobs/"+placed.JobID, &job); err != nil {
 			return err
 		}
 		if job.State != "DONE" || job.NodeID != "python-node" || job.Result.Text != "你好" {
-			return fmt.Errorf("the job is %s", text)
+			return fmt.Errorf("the job is %+v", job)
 		}
 		return nil
 	}); err != nil {

@@ -24,7 +24,7 @@ var layers = [][]string{
 	{"internal/dispatch"},
 	{"internal/nodes"},
 	{"internal/convert", "internal/lab"},
-	{"internal/session", "internal/nodeconn"},
+	{"internal/session", "internal/nodeconn", "test/fleet"},
 	{"internal/server"},
 	{"internal/scheduler"},
 	{"cmd/lingua", "test/clustertest", "bench/inprocess", "examples/node", "examples/client", "deploy/dockerfile", "deploy/grafana/gen"},

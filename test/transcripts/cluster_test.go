@@ -3,7 +3,6 @@ package transcripts
 import (
 	"fmt"
 	"math"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync"
@@ -88,18 +87,8 @@ func terminate(t *testing.T, i *clustertest.Instance) {
 // post calls an operation of the API without a body, as an operator does.
 func post(t *testing.T, i *clustertest.Instance, path string) {
 	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, i.URL()+path, http.NoBody)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: waitTimeout}
-	resp, err := client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		t.Fatalf("POST %s: %s", path, resp.Status)
+	if err := i.API.Post(t.Context(), path, struct{}{}, new(any)); err != nil {
+		t.Fatalf("POST %s: %v", path, err)
 	}
 }
 

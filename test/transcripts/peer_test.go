@@ -9,6 +9,7 @@ import (
 
 	"github.com/lingua-scheduler/lingua/test/clustertest"
 	"github.com/lingua-scheduler/lingua/test/docpage"
+	"github.com/lingua-scheduler/lingua/test/fleet"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -44,15 +45,7 @@ type frame struct {
 // connect opens a connection to an instance.
 func connect(t *testing.T, i *clustertest.Instance, path string, rec *recorder) *peer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), waitTimeout)
-	defer cancel()
-	ws, _, err := websocket.Dial(ctx, "ws://"+i.Addr()+path, &websocket.DialOptions{Subprotocols: []string{wire.Subprotocol}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ws.SetReadLimit(-1)
-	t.Cleanup(func() { _ = ws.CloseNow() })
-	return &peer{t: t, rec: rec, ws: ws}
+	return &peer{t: t, rec: rec, ws: fleet.Connect(t, i.URL(), path, "").Conn}
 }
 
 func (p *peer) send(f wire.Frame) {
