@@ -22,7 +22,15 @@ const (
 )
 
 // waits reports whether the request may wait for a slot.
-func (c *call) waits() bool { return !c.Wait.Until.IsZero() }
+func (c *call) waits() bool { return c.Wait != nil }
+
+// waitsUntil returns until when the request waits; zero: it does not.
+func (c *call) waitsUntil() time.Time {
+	if c.Wait == nil {
+		return time.Time{}
+	}
+	return c.Wait.Until
+}
 
 // mayWait reports whether a request that was refused waits and is tried again.
 func (c *call) mayWait(refusal *wire.Error) bool {
@@ -30,7 +38,7 @@ func (c *call) mayWait(refusal *wire.Error) bool {
 	case wire.CannotBeMet, wire.QueueFull:
 		return false
 	}
-	return refusal.Code.Retryable() && time.Now().Before(c.waitEnds(refusal))
+	return c.waits() && refusal.Code.Retryable() && time.Now().Before(c.waitEnds(refusal))
 }
 
 // waitEnds returns until when a request waits that was refused: it is refused for good then. One that a rate of its tenant forbids for

@@ -30,8 +30,8 @@ type Request struct {
 	// UntilPlaced means that Dispatch returns when a node has the job or the job has ended: once a slot was reserved, the
 	// caller is not refused because nodes are busy.
 	UntilPlaced bool
-	// Wait says how long the request waits for a free slot. The zero value: it does not.
-	Wait Wait
+	// Wait says how long the request waits for a free slot; nil: it does not.
+	Wait *Wait
 	// Previous is the job of the same session before this one, if the caller knows it.
 	Previous PreviousJob
 	// Traceparent is the W3C trace context of the caller, to which the trace of the job links; empty or invalid: it has none.
@@ -45,7 +45,7 @@ type Request struct {
 // Wait says how long a request waits for a free slot.
 type Wait struct {
 	Since time.Time // when the request began to wait
-	Until time.Time // it is refused then if no node has a free slot; zero: it does not wait
+	Until time.Time // it is refused then if no node has a free slot
 	// Join is when it is refused if no registered node is capable of it: a capable node may be about to register.
 	Join time.Time
 	// Announce is called when the request has waited for announceAfter, with how much longer that will probably take, or
@@ -164,7 +164,7 @@ func (d *Dispatcher) try(c *call, offered core.NodeID) (_ Placement, refusal *wi
 		return d.answer(c, waiting.Full())
 	}
 	if c.count == nil && !c.Probe {
-		c.count = d.limits.Count(&c.Spec, c.Wait.Until)
+		c.count = d.limits.Count(&c.Spec, c.waitsUntil())
 	}
 	if c.count != nil { // nil: its tenant has no limit
 		if e := c.count.Admit(decide, c.longest(d.cfg)); e != nil {

@@ -87,13 +87,13 @@ func (g *callGroup) do(c *call, place func(*call) (Placement, *wire.Error)) (Pla
 		if shared.waits && !c.waits() {
 			return place(c) // it does not wait for a slot as the other does
 		}
-		if !shared.await(c.ctx, c.Wait.Until) {
+		if !shared.await(c.ctx, c.waitsUntil()) {
 			if c.ctx.Err() != nil {
 				return Placement{}, store.CallError(c.ctx)
 			}
 			return Placement{}, waiting.Full()
 		}
-		if shared.abandoned || isWaitRefusal(shared.err) && time.Now().Before(c.Wait.Until) {
+		if shared.abandoned || isWaitRefusal(shared.err) && time.Now().Before(c.waitsUntil()) {
 			continue // this one may wait for longer
 		}
 		return shared.placement, shared.err

@@ -91,7 +91,7 @@ func waitOn(ctx context.Context, d *dispatch.Dispatcher, id string, wait time.Du
 	one := &waitingRequest{beganAt: time.Now(), done: make(chan struct{})}
 	go func() {
 		defer close(one.done)
-		one.placement, _ = d.Dispatch(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...), Wait: dispatch.Wait{
+		one.placement, _ = d.Dispatch(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...), Wait: &dispatch.Wait{
 			Since: one.beganAt, Until: one.beganAt.Add(wait), Join: one.beganAt.Add(2 * time.Second),
 		}})
 		one.endedAt = time.Now()

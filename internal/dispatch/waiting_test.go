@@ -30,7 +30,7 @@ func (h *harness) startWaiting(ctx context.Context, id string, d time.Duration, 
 	one := &waitingRequest{beganAt: time.Now(), done: make(chan struct{})}
 	go func() {
 		defer close(one.done)
-		p, err := h.dispatcher.Dispatch(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...), Wait: dispatch.Wait{
+		p, err := h.dispatcher.Dispatch(ctx, dispatch.Request{Spec: spec(append(change, withRequestID(id))...), Wait: &dispatch.Wait{
 			Since: one.beganAt, Until: one.beganAt.Add(d), Join: one.beganAt.Add(2 * time.Second),
 		}})
 		one.placement, one.endedAt = p, time.Now()

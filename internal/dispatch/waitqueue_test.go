@@ -199,7 +199,7 @@ func TestWaitIsAnnounced(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, _ = h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: spec(withRequestID("w")), Wait: dispatch.Wait{
+			_, _ = h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: spec(withRequestID("w")), Wait: &dispatch.Wait{
 				Since: began, Until: began.Add(time.Minute), Announce: func(estimate time.Duration) {
 					announced = append(announced, time.Since(began), estimate)
 				},

@@ -164,7 +164,7 @@ func TestViewHasAllPages(t *testing.T) {
 			}
 			go func() {
 				_, _ = h.dispatcher.Dispatch(ctx,
-					dispatch.Request{Spec: spec(change, withRequestID(fmt.Sprint("w-", i))), Wait: dispatch.Wait{
+					dispatch.Request{Spec: spec(change, withRequestID(fmt.Sprint("w-", i))), Wait: &dispatch.Wait{
 						Since: time.Now(), Until: time.Now().Add(time.Minute), Join: time.Now(),
 					}})
 			}()
@@ -221,7 +221,7 @@ func TestWaitingShares(t *testing.T) {
 			waits[tenant] = append(waits[tenant], one)
 			go func() {
 				defer close(one.done)
-				one.placement, _ = h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: s, Wait: dispatch.Wait{
+				one.placement, _ = h.dispatcher.Dispatch(h.t.Context(), dispatch.Request{Spec: s, Wait: &dispatch.Wait{
 					Since: one.beganAt, Until: one.beganAt.Add(10 * time.Minute), Join: one.beganAt,
 					Announce: func(d time.Duration) { estimates.Store(s.Job(), d+250*time.Millisecond) },
 				}})

@@ -45,7 +45,7 @@ func TestCancelWaitingOfAnotherInstance(t *testing.T) {
 		go func() {
 			now := time.Now()
 			r := requestFor("waits")
-			r.Wait = dispatch.Wait{Since: now, Until: now.Add(time.Minute), Join: now}
+			r.Wait = &dispatch.Wait{Since: now, Until: now.Add(time.Minute), Join: now}
 			_, err := in.Jobs.Dispatch(waits, r)
 			answers <- err
 		}()

@@ -143,7 +143,7 @@ func (h *jobHandlers) dispatch(ctx context.Context, given *compat.DispatchReques
 	if wait := spec.Options.MaxWaitMS; wait != nil && *wait != 0 {
 		now := time.Now()
 		callOf(ctx).waits = true
-		r.Wait = dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now}
+		r.Wait = &dispatch.Wait{Since: now, Until: now.Add(time.Duration(*wait) * time.Millisecond), Join: now}
 	}
 	p, err := h.dispatcher.Dispatch(ctx, r)
 	if err != nil {

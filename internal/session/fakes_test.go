@@ -35,7 +35,7 @@ type fakeDispatcher struct {
 
 func (d *fakeDispatcher) Dispatch(ctx context.Context, r dispatch.Request) (dispatch.Placement, error) {
 	for {
-		p, err := d.dispatch(r, r.Wait)
+		p, err := d.dispatch(r, *r.Wait)
 		if err == nil || !err.Code.Retryable() || !time.Now().Before(r.Wait.Until) {
 			if err != nil {
 				return p, err

@@ -165,7 +165,7 @@ func (u *utterance) previousJob() dispatch.PreviousJob {
 }
 
 // dispatchWait is how long the utterance waits for a node.
-func (u *utterance) dispatchWait(cfg *Config) dispatch.Wait {
+func (u *utterance) dispatchWait(cfg *Config) *dispatch.Wait {
 	u.session.mu.Lock()
 	defer u.session.mu.Unlock()
 	since := u.committedAt
@@ -176,7 +176,7 @@ func (u *utterance) dispatchWait(cfg *Config) dispatch.Wait {
 	if ms := u.spec.Options.MaxWaitMS; ms != nil {
 		wait = time.Duration(*ms) * time.Millisecond
 	}
-	return dispatch.Wait{Since: since, Until: since.Add(wait), Join: since.Add(min(cfg.JoinWait, wait))}
+	return &dispatch.Wait{Since: since, Until: since.Add(wait), Join: since.Add(min(cfg.JoinWait, wait))}
 }
 
 // waitingInterval is how often a session is told that one of its utterances waits.
