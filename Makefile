@@ -49,7 +49,7 @@ OTHERS  = $(SLOW) $$($(GO) list ./... | grep -vE '$(LONG)|/(dispatch|fleet|memst
 
 .PHONY: unit
 unit: ## the tests that need no program but Go; ARGS=-count=1 also those that passed before
-	$(TESTRUN) -short $(TOGETHER) $(ARGS) $(SLOW) $$($(GO) list ./... | grep -vE '$(LONG)')
+	$(TESTRUN) -short $(TOGETHER) $(ARGS) $(SLOW) $$($(GO) list ./... | grep -vE '$(LONG)|/test/repo$$') + -short -count=1 ./test/repo
 
 .PHONY: test
 test: redis checks ## what must hold before a commit: checks, units of the dashboard, and all tests that need only Go and Redis

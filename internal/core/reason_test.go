@@ -1,44 +1,27 @@
 package core
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"maps"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/lingua-scheduler/lingua/test/sources"
 )
 
 // declaredReasons reads the constants from the source, so that a new reason must be added to the table.
 func declaredReasons(t *testing.T) []Reason {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "reason.go", nil, 0)
+	names, err := sources.Names(".", `\bReason += "(\w*)"`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var reasons []Reason
-	for _, decl := range file.Decls {
-		group, ok := decl.(*ast.GenDecl)
-		if !ok || group.Tok != token.CONST {
-			continue
-		}
-		for _, spec := range group.Specs {
-			if kind, is := spec.(*ast.ValueSpec).Type.(*ast.Ident); !is || kind.Name != "Reason" {
-				continue
-			}
-			for _, value := range spec.(*ast.ValueSpec).Values {
-				text, err := strconv.Unquote(value.(*ast.BasicLit).Value)
-				if err != nil {
-					t.Fatal(err)
-				}
-				reasons = append(reasons, Reason(text))
-			}
-		}
+	all := make([]Reason, 0, len(names))
+	for _, name := range names {
+		all = append(all, Reason(name))
 	}
-	return reasons
+	return all
 }
 
 func TestEveryReasonIsInTheTable(t *testing.T) {

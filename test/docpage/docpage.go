@@ -160,15 +160,21 @@ func Words(line string) []string {
 	return words
 }
 
+const (
+	tableEnd  = "<!-- end of table -->"
+	tableHead = 2 // lines: the names of the columns, and the line below them
+)
+
+func tableStart(name string) string { return "<!-- table: " + name + " -->\n" }
+
 // Table returns the rows of a table as their cells, without the head. The table follows the comment "<!-- table: NAME -->" and
 // ends with "<!-- end of table -->". It returns nil if there is no such table.
 func (p *Page) Table(name string) [][]string {
-	_, rest, found := strings.Cut(p.Text, "<!-- table: "+name+" -->\n")
-	body, _, closed := strings.Cut(rest, "<!-- end of table -->")
+	_, rest, found := strings.Cut(p.Text, tableStart(name))
+	body, _, closed := strings.Cut(rest, tableEnd)
 	if !found || !closed {
 		return nil
 	}
-	const head = 2 // the names of the columns, and the line below them
 	var rows [][]string
 	for line := range strings.Lines(body) {
 		var cells []string
@@ -177,5 +183,19 @@ func (p *Page) Table(name string) [][]string {
 		}
 		rows = append(rows, cells)
 	}
-	return rows[min(head, len(rows)):]
+	return rows[min(tableHead, len(rows)):]
+}
+
+// ReplaceTable returns the page with other rows in a table that it has.
+func (p *Page) ReplaceTable(name string, rows [][]string) Page {
+	before, rest, _ := strings.Cut(p.Text, tableStart(name))
+	body, after, _ := strings.Cut(rest, tableEnd)
+	var out strings.Builder
+	for _, line := range strings.SplitAfterN(body, "\n", tableHead+1)[:tableHead] {
+		out.WriteString(line)
+	}
+	for _, cells := range rows {
+		out.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+	}
+	return Page{Path: p.Path, Text: before + tableStart(name) + out.String() + tableEnd + after}
 }

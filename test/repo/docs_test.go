@@ -1,7 +1,6 @@
 package repo_test
 
 import (
-	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -10,57 +9,11 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/core"
 )
-
-// TestStateMachinePageMatchesTheTable compares docs/state-machine.md with core.
-func TestStateMachinePageMatchesTheTable(t *testing.T) {
-	t.Parallel()
-	page, err := os.ReadFile("docs/state-machine.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var documented []string
-	for _, row := range regexp.MustCompile(`(?m)^\| ([A-Z]+) \| ([a-z]+) \| ([A-Z]+) \|$`).FindAllStringSubmatch(string(page), -1) {
-		documented = append(documented, strings.Join(row[1:], " "))
-	}
-	var inCode []string
-	for s := range core.States() {
-		for e := range core.Events() {
-			if to, ok := s.Next(e); ok {
-				inCode = append(inCode, fmt.Sprintf("%s %s %s", s, e, to))
-			}
-		}
-	}
-	slices.Sort(documented)
-	slices.Sort(inCode)
-	if diff := cmp.Diff(inCode, documented); diff != "" {
-		t.Errorf("docs/state-machine.md (-code +page):\n%s", diff)
-	}
-}
-
-// TestConfigurationPageMatchesTheReference compares docs/configuration.md with `lingua config reference`.
-func TestConfigurationPageMatchesTheReference(t *testing.T) {
-	t.Parallel()
-	var reference bytes.Buffer
-	if err := config.WriteReference(&reference); err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(page), "```toml\n"+reference.String()+"```") {
-		t.Errorf("docs/configuration.md differs from `lingua config reference`; paste its output:\n%s", reference.String())
-	}
-}
 
 // pages returns the Markdown files.
 func pages(t *testing.T) []string {

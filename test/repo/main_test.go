@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// TestMain runs the tests in the root of the repository, from where they name its files.
+// TestMain runs the tests in the root of the repository, from where they name its files. The cache of go test does not see that, and would repeat
+// an old result when a page has changed: run them with -count=1.
 func TestMain(m *testing.M) {
 	if err := os.Chdir(filepath.Join("..", "..")); err != nil {
 		panic(err)
