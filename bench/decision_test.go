@@ -98,8 +98,8 @@ func newDecisionBench(b *testing.B, nodes int) *decisionBench {
 	for i := range nodes {
 		r, err := d.mem.Register(b.Context(), store.RegisterParams{
 			Node: core.Node{
-				ID: core.NodeID(fmt.Sprintf("node-%06d", i)), Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
-				Capability: core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true},
+				ID: core.NodeID(fmt.Sprintf("node-%06d", i)), Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
+					Capability: core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true}},
 			},
 			Load: core.Load{CPU: 0.5, GPU: 0.5, Memory: 0.5},
 		})

@@ -60,8 +60,8 @@ func heartbeats(b *testing.B, s *scheduler.Scheduler) (stop func()) {
 		inprocess.CallAtRate(ctx, time.Hour, heartbeatRate, func(i int) {
 			beat := nodes.Heartbeat{
 				Node: inprocess.NodeID(i % heartbeatNodes),
-				Patch: nodes.Patch{
-					Health: core.HealthReady, Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url, Load: &load,
+				Change: core.Change{
+					Declaration: core.Declaration{Health: core.HealthReady, Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, MaxJobs: slots, Callback: url}, Load: &load,
 				},
 				Activity: store.Activity{},
 			}

@@ -110,7 +110,7 @@ func BenchmarkLargeFleet(b *testing.B) {
 func registerMany(b *testing.B, s *scheduler.Scheduler, rng *rand.Rand, langs []core.Lang, from, to int) {
 	slots, url, region := 4, "http://10.0.0.1:9000/jobs", "eu"
 	for i := from; i < to; i++ {
-		if _, err := s.Nodes.Register(context.Background(), inprocess.NodeID(i), largeNode(rng, langs, slots, url, region), store.Activity{}); err != nil {
+		if _, err := s.Nodes.Register(context.Background(), inprocess.NodeID(i), largeNode(rng, langs, slots, url, region), nodes.Caller{}, store.Activity{}); err != nil {
 			b.Error(err)
 			return
 		}
@@ -118,7 +118,7 @@ func registerMany(b *testing.B, s *scheduler.Scheduler, rng *rand.Rand, langs []
 }
 
 // largeNode declares twelve of the languages, and a service of each of four types. Nothing of it is shared with other nodes.
-func largeNode(rng *rand.Rand, langs []core.Lang, slots int, url, region string) nodes.Patch {
+func largeNode(rng *rand.Rand, langs []core.Lang, slots int, url, region string) core.Change {
 	own := make([]core.Lang, 0, largePerNode)
 	for _, k := range rng.Perm(len(langs))[:largePerNode] {
 		own = append(own, core.Lang([]byte(langs[k])))
@@ -129,9 +129,9 @@ func largeNode(rng *rand.Rand, langs []core.Lang, slots int, url, region string)
 		{ID: fmt.Sprint("semantic-", rng.IntN(3)), Type: "semantic", Version: "1.0", Status: core.ServiceReady},
 		{ID: fmt.Sprint("tts-", rng.IntN(5)), Type: "tts", Version: "1.4", Status: core.ServiceReady},
 	}
-	return nodes.Patch{
-		MaxJobs: &slots, Callback: &url, Region: &region, Services: services,
-		ASR: core.NewLangSet(own...), Semantic: core.NewLangSet(own...), TTS: core.NewLangSet(own...),
+	return core.Change{
+		Declaration: core.Declaration{MaxJobs: slots, Callback: url, Region: region, Capability: core.Capability{Services: services,
+			ASR: core.NewLangSet(own...), Semantic: core.NewLangSet(own...), TTS: core.NewLangSet(own...)}},
 	}
 }
 

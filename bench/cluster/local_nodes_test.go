@@ -56,13 +56,13 @@ func (n *localNodes) execute(ctx context.Context, cmd command) error {
 	var failures error
 	slots := 4
 	run.ForEach(localWorkers, n.ids[len(n.ids)-cmd.Connect:], func(id core.NodeID) {
-		p := nodes.Patch{Semantic: core.LangSet{"fr", "it"}, MaxJobs: &slots, Owner: &instance, Connection: 1}
-		_, err := n.scheduler.Nodes.Register(ctx, id, p, store.Activity{})
+		p := core.Change{Declaration: core.Declaration{Capability: core.Capability{Semantic: core.LangSet{"fr", "it"}}, MaxJobs: slots, Owner: instance}}
+		_, err := n.scheduler.Nodes.Register(ctx, id, p, nodes.Caller{Connection: 1}, store.Activity{})
 		for range registerRetries { // like any node it tries again
 			if err == nil || !run.Sleep(ctx, 200*time.Millisecond) {
 				break
 			}
-			_, err = n.scheduler.Nodes.Register(ctx, id, p, store.Activity{})
+			_, err = n.scheduler.Nodes.Register(ctx, id, p, nodes.Caller{Connection: 1}, store.Activity{})
 		}
 		if err != nil {
 			mu.Lock()
@@ -88,7 +88,7 @@ func (n *localNodes) sendHeartbeats(ctx context.Context) {
 		permits <- struct{}{}
 		sending.Go(func() {
 			defer func() { <-permits }()
-			if _, err := n.scheduler.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: id, Patch: nodes.Patch{Health: core.HealthReady, Load: &load}}); err == nil {
+			if _, err := n.scheduler.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: id, Change: core.Change{Declaration: core.Declaration{Health: core.HealthReady}, Load: &load}}); err == nil {
 				n.beats.Add(1)
 			}
 		})

@@ -123,8 +123,8 @@ func cpuTime() time.Duration {
 func execute(ctx context.Context, s *scheduler.Scheduler, cmd command, r *report) error {
 	slots, url := 4, "http://127.0.0.1:9/jobs"
 	for i := range cmd.Register {
-		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
-		if _, err := s.Nodes.Register(ctx, withinID(i), p, store.Activity{}); err != nil {
+		p := core.Change{Declaration: core.Declaration{Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, MaxJobs: slots, Callback: url}}
+		if _, err := s.Nodes.Register(ctx, withinID(i), p, nodes.Caller{}, store.Activity{}); err != nil {
 			return err
 		}
 	}

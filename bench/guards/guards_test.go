@@ -125,8 +125,8 @@ func TestBesideReports(t *testing.T) {
 // of a function that only makes the reports.
 func TestBesideEnqueuedReports(t *testing.T) {
 	s, _ := serve(t)
-	report := func(i int) nodes.Unavailable {
-		return nodes.Unavailable{Node: inprocess.NodeID(i % fleetNodes), Service: fmt.Sprint("service-", i%1000), Reason: core.UnavailableRuntimeError}
+	report := func(i int) core.UnavailableReport {
+		return core.UnavailableReport{UnavailableService: core.UnavailableService{Node: inprocess.NodeID(i % fleetNodes), Service: fmt.Sprint("service-", i%1000), Reason: core.UnavailableRuntimeError}}
 	}
 	var made atomic.Int64
 	r := measure(t, s, condition{name: "calm"},
@@ -166,7 +166,7 @@ func heartbeats(t *testing.T, s *scheduler.Scheduler, perSecond int) (stop func(
 		sending.Go(func() {
 			_, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{
 				Node:     inprocess.NodeID(i % fleetNodes),
-				Patch:    nodes.Patch{Health: core.HealthReady, Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url, Load: &load},
+				Change:   core.Change{Declaration: core.Declaration{Health: core.HealthReady, Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, MaxJobs: slots, Callback: url}, Load: &load},
 				Activity: store.Activity{},
 			})
 			if err != nil && ctx.Err() == nil {

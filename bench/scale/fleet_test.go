@@ -98,11 +98,11 @@ func division() *core.Pools {
 
 func declare(number, slots, languages int, g *group) *core.Node {
 	n := &core.Node{
-		ID: core.NodeID(fmt.Sprintf("n%06d", number)), Epoch: 1, Revision: 1, Version: 1, Health: core.HealthReady, MaxJobs: slots,
-		Region: regionPlans[g.region].name, Callback: "http://node", Capability: core.Capability{
-			Semantic: languagePlans[languages].languages, AnyPair: true,
-			Services: []core.Service{{ID: string(g.pool), Type: "nmt", Status: core.ServiceReady}},
-		},
+		ID: core.NodeID(fmt.Sprintf("n%06d", number)), Epoch: 1, Revision: 1, Version: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: slots,
+			Region: regionPlans[g.region].name, Callback: "http://node", Capability: core.Capability{
+				Semantic: languagePlans[languages].languages, AnyPair: true,
+				Services: []core.Service{{ID: string(g.pool), Type: "nmt", Status: core.ServiceReady}},
+			}},
 	}
 	n.Capability.Normalise()
 	return n

@@ -78,7 +78,7 @@ func TestAdmissionView(t *testing.T) {
 			if c.unknown {
 				at = time.Time{}
 			}
-			n := &core.Node{ID: "n", Health: core.HealthReady, MaxJobs: 4, Admission: c.admission}
+			n := &core.Node{ID: "n", Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4}, Admission: c.admission}
 			if diff := cmp.Diff(c.want, convert.Node(store.NodeStatus{Node: n, At: at}, time.Minute, 0).Admission); diff != "" {
 				t.Errorf("%s (-want +got)\n%s", c.name, diff)
 			}

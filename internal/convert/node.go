@@ -6,105 +6,103 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // Declaration converts the declaration of a node.
-func (r *Reader) Declaration(d *wire.Declaration) (nodes.Patch, *wire.Error) {
-	var p nodes.Patch
+func (r *Reader) Declaration(d *wire.Declaration) (core.Change, *wire.Error) {
+	var c core.Change
 	if d.Health != "" {
 		h, err := core.ParseHealth(d.Health)
 		if err != nil {
-			return p, wire.Invalid("health", "%s", err)
+			return c, wire.Invalid("health", "%s", err)
 		}
-		p.Health = h
+		c.Health = h
 	}
 	if d.SemanticLangs != nil && len(d.SemanticLangs) == 0 {
-		return p, wire.Invalid("semantic_langs", "must not be empty: without semantic repair a node can do no job")
+		return c, wire.Invalid("semantic_langs", "must not be empty: without semantic repair a node can do no job")
 	}
 	if n := d.MaxConcurrentJobs; n != nil && (*n < 0 || *n > core.MaxConcurrentJobs) {
-		return p, wire.Invalid("max_concurrent_jobs", "must be between 0 and %d, not %d", core.MaxConcurrentJobs, *n)
+		return c, wire.Invalid("max_concurrent_jobs", "must be between 0 and %d, not %d", core.MaxConcurrentJobs, *n)
 	}
-	p.MaxJobs = d.MaxConcurrentJobs
+	c.MaxJobs, c.Has.MaxJobs = given(d.MaxConcurrentJobs)
 
 	var e *wire.Error
-	if p.ASR, e = r.langSet("asr_langs", d.ASRLangs); e != nil {
-		return p, e
+	if c.ASR, e = r.langSet("asr_langs", d.ASRLangs); e != nil {
+		return c, e
 	}
-	if p.Semantic, e = r.langSet("semantic_langs", d.SemanticLangs); e != nil {
-		return p, e
+	if c.Semantic, e = r.langSet("semantic_langs", d.SemanticLangs); e != nil {
+		return c, e
 	}
-	if p.TTS, e = r.langSet("tts_langs", d.TTSLangs); e != nil {
-		return p, e
+	if c.TTS, e = r.langSet("tts_langs", d.TTSLangs); e != nil {
+		return c, e
 	}
-	if p.Pairs, e = r.pairs(d.NMTPairs); e != nil {
-		return p, e
+	if c.Pairs, e = r.pairs(d.NMTPairs); e != nil {
+		return c, e
 	}
 	if e := checkNames("installed_models", d.InstalledModels); e != nil {
-		return p, e
+		return c, e
 	}
 	for i, model := range d.InstalledModels {
 		if err := core.CheckModelName(model); err != nil {
-			return p, wire.Invalid(fmt.Sprintf("installed_models[%d]", i), "%v", err)
+			return c, wire.Invalid(fmt.Sprintf("installed_models[%d]", i), "%v", err)
 		}
 	}
 	if e := checkNames("features", d.Features); e != nil {
-		return p, e
+		return c, e
 	}
-	p.Models, p.Features = d.InstalledModels, d.Features
-	if p.Services, e = readServices(d.InstalledServices); e != nil {
-		return p, e
+	c.Models, c.Features = d.InstalledModels, d.Features
+	if c.Services, e = readServices(d.InstalledServices); e != nil {
+		return c, e
 	}
-	if p.States, e = readStates(d.CapabilityState); e != nil {
-		return p, e
+	if c.States, e = readStates(d.CapabilityState); e != nil {
+		return c, e
 	}
-	if p.Load, e = readLoad(d.CurrentLoad); e != nil {
-		return p, e
+	if c.Load, e = readLoad(d.CurrentLoad); e != nil {
+		return c, e
 	}
-	if d.Region != nil {
-		if e := CheckOptionalID("region", *d.Region); e != nil {
-			return p, e
+	c.Region, c.Has.Region = given(d.Region)
+	if e := CheckOptionalID("region", c.Region); e != nil {
+		return c, e
+	}
+	c.Zone, c.Has.Zone = given(d.Zone)
+	if e := checkText("zone", c.Zone); e != nil {
+		return c, e
+	}
+	c.Tenant, c.Has.Tenant = given((*core.TenantID)(d.TenantID))
+	if e := CheckOptionalID("tenant_id", string(c.Tenant)); e != nil {
+		return c, e
+	}
+	c.Callback, c.Has.Callback = given(d.CallbackURL)
+	if len(c.Callback) > maxURL {
+		return c, wire.Invalid("callback_url", "must be at most %d characters", maxURL)
+	}
+	if c.Callback != "" {
+		if err := r.checkCallback(c.Callback); err != nil {
+			return c, wire.Invalid("callback_url", "%s", err)
 		}
 	}
-	if d.Zone != nil {
-		if e := checkText("zone", *d.Zone); e != nil {
-			return p, e
-		}
-	}
-	p.Region, p.Zone = d.Region, d.Zone
-	if d.TenantID != nil {
-		if e := CheckOptionalID("tenant_id", *d.TenantID); e != nil {
-			return p, e
-		}
-		tenant := core.TenantID(*d.TenantID)
-		p.Tenant = &tenant
-	}
-	if d.CallbackURL != nil && *d.CallbackURL != "" {
-		if len(*d.CallbackURL) > maxURL {
-			return p, wire.Invalid("callback_url", "must be at most %d characters", maxURL)
-		}
-		if err := r.checkCallback(*d.CallbackURL); err != nil {
-			return p, wire.Invalid("callback_url", "%s", err)
-		}
-	}
-	p.Callback = d.CallbackURL
-	p.Types = readTypes(d.CapabilityByType)
-	return p, nil
+	types, has := given(d.CapabilityByType)
+	c.Types, c.Has.Types = core.ServiceTypes{
+		ASR: tri(types.ASR), NMT: tri(types.NMT), TTS: tri(types.TTS), Tone: tri(types.Tone), Semantic: tri(types.Semantic),
+	}, has
+	return c, nil
 }
 
-func readTypes(c *wire.CapabilityByType) *core.ServiceTypes {
-	if c == nil {
-		return nil
+// given returns a value that may be absent, and whether it is there.
+func given[T any](value *T) (v T, ok bool) {
+	if value != nil {
+		v = *value
 	}
-	tri := func(b *bool) core.Tri {
-		if b == nil {
-			return core.Unknown
-		}
-		return core.TriOf(*b)
+	return v, value != nil
+}
+
+func tri(b *bool) core.Tri {
+	if b == nil {
+		return core.Unknown
 	}
-	return &core.ServiceTypes{ASR: tri(c.ASR), NMT: tri(c.NMT), TTS: tri(c.TTS), Tone: tri(c.Tone), Semantic: tri(c.Semantic)}
+	return core.TriOf(*b)
 }
 
 func readServices(list []wire.Service) ([]core.Service, *wire.Error) {
@@ -185,20 +183,20 @@ func readLoad(l *wire.Load) (*core.Load, *wire.Error) {
 }
 
 // Registration converts a declaration that must be complete, and the list of jobs that the node reports.
-func (r *Reader) Registration(d *wire.Declaration) (nodes.Patch, store.Activity, *wire.Error) {
+func (r *Reader) Registration(d *wire.Declaration) (core.Change, store.Activity, *wire.Error) {
 	if d.SemanticLangs == nil {
-		return nodes.Patch{}, store.Activity{}, wire.Invalid("semantic_langs", "is missing: list the languages the node can repair")
+		return core.Change{}, store.Activity{}, wire.Invalid("semantic_langs", "is missing: list the languages the node can repair")
 	}
 	if d.MaxConcurrentJobs == nil {
-		return nodes.Patch{}, store.Activity{},
+		return core.Change{}, store.Activity{},
 			wire.Invalid("max_concurrent_jobs", "is missing: give the number of jobs that the node takes at once")
 	}
-	p, e := r.Declaration(d)
+	c, e := r.Declaration(d)
 	if e != nil {
-		return nodes.Patch{}, store.Activity{}, e
+		return core.Change{}, store.Activity{}, e
 	}
 	a, e := Activity(d)
-	return p, a, e
+	return c, a, e
 }
 
 // Activity converts the list and the number of jobs that a node reports.
@@ -243,11 +241,12 @@ func CheckAttempt(field string, attempt int) *wire.Error {
 }
 
 // Unavailable converts the report of a node that a service is unavailable.
-func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Error) {
-	u := nodes.Unavailable{
-		Node: core.NodeID(in.NodeID), Service: in.ServiceID, Version: in.Version,
-		Reason: core.ClassifyReason(in.Reason), Detail: identifierOrEmpty(in.Reason),
-		Job: core.JobID(in.JobID), Attempt: in.AttemptID,
+func Unavailable(in *wire.ModelNotAvailableRequest) (core.UnavailableReport, *wire.Error) {
+	u := core.UnavailableReport{
+		UnavailableService: core.UnavailableService{
+			Node: core.NodeID(in.NodeID), Service: in.ServiceID, Version: in.Version, Reason: core.ClassifyReason(in.Reason),
+		},
+		Detail: identifierOrEmpty(in.Reason), Job: core.JobID(in.JobID), Attempt: in.AttemptID,
 	}
 	if e := CheckID("node_id", in.NodeID); e != nil {
 		return u, e
@@ -272,16 +271,16 @@ func Unavailable(in *wire.ModelNotAvailableRequest) (nodes.Unavailable, *wire.Er
 	return u, nil
 }
 
-// SetTenant sets the key, the tenant and the pool of a node to those of its credential, and how many nodes that allows. An operator's names
-// no tenant, and the node may declare any.
-func SetTenant(p *auth.Principal, declared *nodes.Patch) *wire.Error {
-	declared.Key, declared.Pool, declared.MaxNodes = &p.Key, &p.Pool, p.MaxNodes
+// SetTenant sets the key, the tenant and the pool of a node to those of its credential. An operator's names no tenant, and the node may
+// declare any.
+func SetTenant(p *auth.Principal, c *core.Change) *wire.Error {
+	c.Key, c.Pool, c.Has.Key, c.Has.Pool = p.Key, p.Pool, true, true
 	if p.Role == auth.Operator {
 		return nil
 	}
-	if declared.Tenant != nil && *declared.Tenant != p.Tenant {
+	if c.IsOfOther(p.Tenant) {
 		return wire.FieldErrorf(wire.Forbidden, "tenant_id", "this key is of another tenant: leave it out")
 	}
-	declared.Tenant = &p.Tenant
+	c.Tenant, c.Has.Tenant = p.Tenant, true
 	return nil
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -46,13 +45,19 @@ func TestDeclarationIsConverted(t *testing.T) {
 	if e != nil {
 		t.Fatal(e)
 	}
-	tenantID, load := core.TenantID("acme"), core.UnknownLoad
+	load := core.UnknownLoad
 	load.GPU = 0.5
-	want := nodes.Patch{
-		Health: core.HealthDegraded, MaxJobs: &limit, ASR: core.LangSet{"en"}, Semantic: core.LangSet{"en", "zh"}, TTS: core.LangSet{},
-		Pairs: []core.Direction{{Src: "en", Tgt: "zh"}}, Types: &core.ServiceTypes{Tone: core.Yes}, Models: []string{"m"}, Features: []string{"f"},
-		Services: []core.Service{{ID: "s", Version: "1", Type: "asr", Status: core.ServiceReady}},
-		States:   map[string]core.ServiceStatus{"s": core.ServiceError}, Region: &region, Tenant: &tenantID, Callback: &callback, Load: &load,
+	want := core.Change{
+		Declaration: core.Declaration{
+			Health: core.HealthDegraded, MaxJobs: limit, Region: region, Tenant: core.TenantID(tenant), Callback: callback,
+			Capability: core.Capability{
+				ASR: core.LangSet{"en"}, Semantic: core.LangSet{"en", "zh"}, TTS: core.LangSet{},
+				Pairs: []core.Direction{{Src: "en", Tgt: "zh"}}, Types: core.ServiceTypes{Tone: core.Yes}, Models: []string{"m"}, Features: []string{"f"},
+				Services: []core.Service{{ID: "s", Version: "1", Type: "asr", Status: core.ServiceReady}},
+			},
+		},
+		Has:    core.Fields{MaxJobs: true, Types: true, Region: true, Tenant: true, Callback: true},
+		States: map[string]core.ServiceStatus{"s": core.ServiceError}, Load: &load,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
@@ -63,7 +68,7 @@ func TestDeclarationIsConverted(t *testing.T) {
 func TestAbsentFieldsStayAbsent(t *testing.T) {
 	t.Parallel()
 	got, e := newReader().Declaration(&wire.Declaration{})
-	if diff := cmp.Diff(nodes.Patch{}, got); diff != "" || e != nil {
+	if diff := cmp.Diff(core.Change{}, got); diff != "" || e != nil {
 		t.Errorf("%v (-want +got)\n%s", e, diff)
 	}
 	if a, e := convert.Activity(&wire.Declaration{}); !cmp.Equal(a, store.Activity{}) || e != nil {
@@ -186,7 +191,7 @@ func TestActivity(t *testing.T) {
 func TestUnavailable(t *testing.T) {
 	t.Parallel()
 	in := wire.ModelNotAvailableRequest{NodeID: "n", ServiceID: "s", Version: "3.1", Reason: "CHECKSUM", JobID: "j", AttemptID: 2}
-	want := nodes.Unavailable{Node: "n", Service: "s", Version: "3.1", Reason: core.UnavailableRuntimeError, Detail: "CHECKSUM", Job: "j", Attempt: 2}
+	want := core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "n", Service: "s", Version: "3.1", Reason: core.UnavailableRuntimeError}, Detail: "CHECKSUM", Job: "j", Attempt: 2}
 	if got, e := convert.Unavailable(&in); got != want || e != nil {
 		t.Errorf("%+v, %v", got, e)
 	}
@@ -223,10 +228,17 @@ func TestTenantOfCredential(t *testing.T) {
 		"another tenant declared":         {ofAcme, &other, &other, true},
 		"no tenant declared":              {ofAcme, &none, &none, true},
 	} {
-		p := nodes.Patch{Tenant: c.declared}
+		var p core.Change
+		if c.declared != nil {
+			p.Tenant, p.Has.Tenant = *c.declared, true
+		}
 		e := convert.SetTenant(c.caller, &p)
-		if (e != nil) != c.refused || !cmp.Equal(p.Tenant, c.want) || e != nil && e.Code != wire.Forbidden {
-			t.Errorf("%s: %v, %v", name, p.Tenant, e)
+		var got *core.TenantID
+		if p.Has.Tenant {
+			got = &p.Tenant
+		}
+		if (e != nil) != c.refused || !cmp.Equal(got, c.want) || e != nil && e.Code != wire.Forbidden {
+			t.Errorf("%s: %+v, %v", name, p, e)
 		}
 	}
 }

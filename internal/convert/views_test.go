@@ -19,11 +19,11 @@ func TestNodeView(t *testing.T) {
 	t.Parallel()
 	st := store.NodeStatus{
 		Node: &core.Node{
-			ID: "n", Epoch: 2, Health: core.HealthReady, MaxJobs: 4, Tenant: "acme", Owner: "i-a", Callback: "http://node/jobs?key=secret",
-			Capability: core.Capability{
-				Semantic: core.LangSet{"en"}, Pairs: []core.Direction{{Src: "en", Tgt: "zh"}}, Types: core.ServiceTypes{ASR: core.Yes, TTS: core.No},
-				Services: []core.Service{{ID: "s", Status: core.ServiceReady}},
-			},
+			ID: "n", Epoch: 2, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Tenant: "acme", Owner: "i-a", Callback: "http://node/jobs?key=secret",
+				Capability: core.Capability{
+					Semantic: core.LangSet{"en"}, Pairs: []core.Direction{{Src: "en", Tgt: "zh"}}, Types: core.ServiceTypes{ASR: core.Yes, TTS: core.No},
+					Services: []core.Service{{ID: "s", Status: core.ServiceReady}},
+				}},
 		},
 		Load: core.UnknownLoad, Age: time.Second, Occupancy: store.Occupancy{Reserved: 1, Running: 1, Foreign: 1},
 	}

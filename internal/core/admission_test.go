@@ -28,7 +28,7 @@ func TestAdmittedSlots(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d with %+v", c.declared, c.admission), func(t *testing.T) {
 			t.Parallel()
-			n := Node{MaxJobs: c.declared, Admission: c.admission}
+			n := Node{Declaration: Declaration{MaxJobs: c.declared}, Admission: c.admission}
 			if got := n.Slots(); got != c.want {
 				t.Errorf("%d slots, want %d", got, c.want)
 			}

@@ -44,6 +44,8 @@ func alter(t *testing.T, v reflect.Value) {
 		v.SetBool(!v.Bool())
 	case reflect.Int, reflect.Int64:
 		v.SetInt(v.Int() + 1)
+	case reflect.Uint8:
+		v.SetUint(v.Uint() + 1)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
 	case reflect.Slice:

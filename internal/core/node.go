@@ -32,6 +32,15 @@ func (h Health) String() string {
 	return ""
 }
 
+// MarshalText implements encoding.TextMarshaler.
+func (h Health) MarshalText() ([]byte, error) { return []byte(h.String()), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (h *Health) UnmarshalText(text []byte) (err error) {
+	*h, err = ParseHealth(string(text))
+	return err
+}
+
 // ParseHealth parses the name of a health.
 func ParseHealth(s string) (Health, error) {
 	if i := slices.Index(healthNames[1:], s); i >= 0 {
@@ -114,22 +123,28 @@ func (s *Service) sameDeclared(o *Service) bool {
 
 // Capability is what a node can serve. It is immutable once it is part of a Node.
 type Capability struct {
-	ASR, Semantic, TTS LangSet
-	Pairs              []Direction // sorted; unused if AnyPair
-	AnyPair            bool        // the node declared no pairs
-	Types              ServiceTypes
-	Models             []string  // sorted
-	Services           []Service // sorted by id
-	Features           []string  // sorted
+	ASR      LangSet      `json:"asr,omitempty"`
+	Semantic LangSet      `json:"semantic,omitempty"`
+	TTS      LangSet      `json:"tts,omitempty"`
+	Pairs    []Direction  `json:"pairs,omitempty"`    // sorted; unused if AnyPair
+	AnyPair  bool         `json:"any_pair,omitempty"` // the node declared no pairs
+	Types    ServiceTypes `json:"types,omitzero"`
+	Models   []string     `json:"models,omitempty"`   // sorted
+	Services []Service    `json:"services,omitempty"` // sorted by id
+	Features []string     `json:"features,omitempty"` // sorted
 }
 
 func compareDirections(a, b Direction) int {
 	return cmp.Or(cmp.Compare(a.Src, b.Src), cmp.Compare(a.Tgt, b.Tgt))
 }
 
-// Normalise sorts and deduplicates the lists, so that equal capabilities compare equal and lookups can search.
+// Normalise sorts and deduplicates the lists, so that equal capabilities compare equal and lookups can search. A list that is nil stays so.
 func (c *Capability) Normalise() {
-	c.ASR, c.Semantic, c.TTS = NewLangSet(c.ASR...), NewLangSet(c.Semantic...), NewLangSet(c.TTS...)
+	for _, langs := range []*LangSet{&c.ASR, &c.Semantic, &c.TTS} {
+		if *langs != nil {
+			*langs = NewLangSet(*langs...)
+		}
+	}
 	if c.AnyPair {
 		c.Pairs = nil
 	}
@@ -254,31 +269,37 @@ var UnknownLoad = Load{CPU: -1, GPU: -1, Memory: -1}
 // MaxConcurrentJobs bounds the slots that a node may declare: a higher number is an error.
 const MaxConcurrentJobs = 10_000
 
-// Node is the record of a node in a store. It is immutable; a change makes a new Node with a higher Version.
+// Declaration is what a node declares. Its form as JSON is that of stores.
+type Declaration struct {
+	Health  Health `json:"health"`
+	MaxJobs int    `json:"max"`
+	Capability
+	Region   string     `json:"region,omitempty"`
+	Zone     string     `json:"zone,omitempty"`
+	Tenant   TenantID   `json:"tenant,omitempty"`
+	Pool     PoolID     `json:"pool,omitempty"`     // the capability pool that its credential names; empty: any
+	Key      string     `json:"key,omitempty"`      // the name of the key with which it registered; empty: there are no credentials
+	Callback string     `json:"callback,omitempty"` // URL at which an HTTP node receives its jobs
+	Owner    InstanceID `json:"owner,omitempty"`    // the instance to which its WebSocket is connected; empty: none
+	// SecretHash is HashSecret of the secret of its registration. A caller that knows the secret is the node.
+	SecretHash string `json:"secret,omitempty"`
+}
+
+// Node is the record of a node in a store: what it declares, and what the scheduler decides. It is immutable; a change makes a new Node
+// with a higher Version.
 type Node struct {
-	ID       NodeID
+	ID NodeID
+	Declaration
 	Epoch    Epoch
 	Revision Revision
 	Version  Version
-	Health   Health // declared by the node
-	Drained  bool   // set by an operator
+	Drained  bool // set by an operator
 	// Disconnected is true while the connection is lost and the grace period runs, or is silent: its jobs continue, and it gets no others.
 	Disconnected bool
 	// SilentSince is since when nothing has come over a connection that is open, although the node has jobs, in milliseconds on the clock
 	// of the store; 0: it is not silent.
 	SilentSince int64
-	MaxJobs     int       // declared by the node
-	Admission   Admission // how many of them may be granted; decided by the scheduler
-	Capability  Capability
-	Region      string
-	Zone        string
-	Tenant      TenantID
-	Pool        PoolID     // the capability pool that its credential names; empty: any
-	Key         string     // the name of the key with which it registered; empty: there are no credentials
-	Callback    string     // URL at which an HTTP node receives its jobs
-	Owner       InstanceID // the instance to which its WebSocket is connected; empty: none
-	// SecretHash is HashSecret of the secret of its registration. A caller that knows the secret is the node.
-	SecretHash string
+	Admission   Admission // how many of MaxJobs may be granted
 }
 
 // HashSecret is the hash of a node's secret, which is kept in its place.

@@ -23,7 +23,7 @@ func TestEffectiveHealth(t *testing.T) {
 		{HealthDraining, true, HealthDraining},
 		{HealthOffline, true, HealthOffline}, // what is gone is not draining
 	} {
-		n := Node{Health: c.health, Drained: c.drained}
+		n := Node{Declaration: Declaration{Health: c.health}, Drained: c.drained}
 		if got := n.EffectiveHealth(); got != c.want {
 			t.Errorf("%s, drained %v: stands as %s, want %s", c.health, c.drained, got, c.want)
 		}
@@ -35,15 +35,15 @@ func TestReachable(t *testing.T) {
 	if (&Node{}).Reachable() {
 		t.Error("a node without a way to it is reachable")
 	}
-	if !(&Node{Callback: "http://127.0.0.1:1"}).Reachable() {
+	if !(&Node{Declaration: Declaration{Callback: "http://127.0.0.1:1"}}).Reachable() {
 		t.Error("a node with a callback is not reachable")
 	}
 }
 
 func someNode() Node {
 	return Node{
-		ID: "n1", Epoch: 7, Revision: 3, Version: 10, Health: HealthReady, MaxJobs: 4, Capability: *translator(fillLists),
-		Region: "eu", Zone: "a", Tenant: "acme", Callback: "http://127.0.0.1:9/job",
+		ID: "n1", Epoch: 7, Revision: 3, Version: 10, Declaration: Declaration{Health: HealthReady, MaxJobs: 4, Capability: *translator(fillLists),
+			Region: "eu", Zone: "a", Tenant: "acme", Callback: "http://127.0.0.1:9/job"},
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 func poolNode(id NodeID, services ...Service) *Node {
-	n := &Node{ID: id, Capability: Capability{Services: services}}
+	n := &Node{ID: id, Declaration: Declaration{Capability: Capability{Services: services}}}
 	n.Capability.Normalise()
 	return n
 }

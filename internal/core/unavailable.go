@@ -13,6 +13,14 @@ type UnavailableService struct {
 	Reason      UnavailableReason
 }
 
+// UnavailableReport is a node's report that a service it declared is not available.
+type UnavailableReport struct {
+	UnavailableService
+	Detail  string
+	Job     JobID // the job that failed because of it; empty: none
+	Attempt int
+}
+
 // UnavailableReason is why a service is not available, normalised from what a node reports. The names are stable: they are in metrics,
 // events and logs.
 type UnavailableReason string

@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 )
 
 // attemptObserver records the attempts that failed.
@@ -27,17 +26,17 @@ func (o *attemptObserver) AttemptEnded(_ core.NodeID, _ core.Direction, reason c
 }
 
 // connectedTo makes a node one that is connected to an instance.
-func connectedTo(instance core.InstanceID) func(*nodes.Patch) {
-	return func(p *nodes.Patch) { p.Callback, p.Owner = nil, &instance }
+func connectedTo(instance core.InstanceID) func(*core.Change) {
+	return func(p *core.Change) { p.Callback, p.Owner = "", instance }
 }
 
 // TestMissedACKsAreCountedWhereTheyAreKnown: an attempt that is not acknowledged counts against its node only if this instance has posted
 // it to the node's callback URL, and not if the acknowledgement could not be recorded. What is sent over a connection is known there.
 func TestMissedACKsAreCountedWhereTheyAreKnown(t *testing.T) {
 	t.Parallel()
-	posted := func(*nodes.Patch) {}
+	posted := func(*core.Change) {}
 	for name, c := range map[string]struct {
-		node    func(*nodes.Patch)
+		node    func(*core.Change)
 		unacked bool // the node acknowledges the job, and the store fails
 		want    []core.Reason
 	}{

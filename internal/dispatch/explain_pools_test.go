@@ -9,16 +9,15 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
 // divideForExplanations adds four nodes and one that is in no pool, and two pools: large, to which the tenant acme is bound, and small.
 func (h *harness) divideForExplanations(change func(*core.Pools)) {
-	declare := func(tenant core.TenantID, services ...string) func(*nodes.Patch) {
-		return func(p *nodes.Patch) {
-			p.Tenant = &tenant
+	declare := func(tenant core.TenantID, services ...string) func(*core.Change) {
+		return func(p *core.Change) {
+			p.Tenant = tenant
 			for _, id := range services {
 				p.Services = append(p.Services, core.Service{ID: id, Version: "2", Status: core.ServiceReady})
 			}
@@ -189,7 +188,7 @@ func TestDecisionsHaveThePool(t *testing.T) {
 				t.Errorf("the decisions are %+v, want the pool %s", d, want)
 			}
 		}
-		h.addNode("large-2", 1, func(p *nodes.Patch) {
+		h.addNode("large-2", 1, func(p *core.Change) {
 			p.Services = []core.Service{{ID: "asr-large", Version: "2", Status: core.ServiceReady}}
 		})
 		h.fleet.Node("large-2").RecordMissedACK(h.fleet.Now()) // chosen only when all nodes are surveyed

@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -37,10 +36,10 @@ func (h *harness) explainWait(maxWait time.Duration, onlyTenant bool, change ...
 func TestExplainSaysWhatTheWaitWouldBe(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
-		h.addNode("node-a", 1, func(p *nodes.Patch) {
+		h.addNode("node-a", 1, func(p *core.Change) {
 			p.Services = []core.Service{{ID: "asr", Version: "1", Status: core.ServiceReady}}
 		})
-		h.addNode("other", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"fr", "de"} })
+		h.addNode("other", 1, func(p *core.Change) { p.Semantic = core.LangSet{"fr", "de"} })
 		if x := h.explainWait(0, false); x.Verdict != "" || x.Wait != nil {
 			t.Errorf("a slot is free: %+v", x)
 		}
@@ -127,7 +126,7 @@ func TestExplainLeavesSlotsToThoseWhoWait(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
-		h.addNode("node-b", 1, func(p *nodes.Patch) {
+		h.addNode("node-b", 1, func(p *core.Change) {
 			p.Services = []core.Service{{ID: "asr", Version: "1", Status: core.ServiceReady}}
 		})
 		busy := h.acknowledge(h.dispatch(requiring("asr")))

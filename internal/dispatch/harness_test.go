@@ -154,20 +154,20 @@ func (h *harness) wantNoJobsCounted() {
 }
 
 // addNode registers a node that serves en↔zh.
-func (h *harness) addNode(id string, slots int, change ...func(*nodes.Patch)) {
+func (h *harness) addNode(id string, slots int, change ...func(*core.Change)) {
 	h.t.Helper()
 	if err := h.register(id, slots, store.Activity{}, change...); err != nil {
 		h.t.Fatalf("register %s: %v", id, err)
 	}
 }
 
-func (h *harness) register(id string, slots int, a store.Activity, change ...func(*nodes.Patch)) error {
+func (h *harness) register(id string, slots int, a store.Activity, change ...func(*core.Change)) error {
 	url := "http://127.0.0.1:9/" + id
-	p := nodes.Patch{MaxJobs: &slots, Semantic: core.LangSet{"en", "zh"}, Callback: &url}
+	p := core.Change{Declaration: core.Declaration{MaxJobs: slots, Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, Callback: url}}
 	for _, c := range change {
 		c(&p)
 	}
-	_, err := h.registry.Register(h.t.Context(), core.NodeID(id), p, a)
+	_, err := h.registry.Register(h.t.Context(), core.NodeID(id), p, nodes.Caller{}, a)
 	return err
 }
 

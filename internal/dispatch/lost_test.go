@@ -13,7 +13,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
@@ -350,7 +349,7 @@ func TestJobIsCheckedWhileItMoves(t *testing.T) {
 func TestRefusedJobsDoNotStopOthers(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
-		large := func(p *nodes.Patch) { p.Models = []string{"large"} }
+		large := func(p *core.Change) { p.Models = []string{"large"} }
 		h.addNode("node-a", 8, large)
 		var demanding, plain []dispatch.Placement
 		for i := range 4 {

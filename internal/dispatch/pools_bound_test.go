@@ -15,9 +15,9 @@ import (
 // declareServices changes the services of a node by a heartbeat.
 func (h *harness) declareServices(id core.NodeID, services ...string) {
 	h.t.Helper()
-	var p nodes.Patch
+	var p core.Change
 	withServices(services...)(&p)
-	if _, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: id, Patch: p}); err != nil {
+	if _, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: id, Change: p}); err != nil {
 		h.t.Error(err)
 	}
 }
@@ -76,7 +76,7 @@ func TestNewNodeInAnEmptyPool(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			runTest(t, func(h *harness) {
-				h.addNode("n", 9, withServices("y"), func(p *nodes.Patch) { p.Semantic = core.LangSet{"en"} })
+				h.addNode("n", 9, withServices("y"), func(p *core.Change) { p.Semantic = core.LangSet{"en"} })
 				h.fleet.SetPools(goldAndSilver())
 				if e := h.dispatchRefused(withRequestID("none"), change); e.Code != wire.NoCapableNode {
 					t.Errorf("%s without a node", e.Code)

@@ -11,11 +11,10 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-func inRegion(name string) func(*nodes.Patch) { return func(p *nodes.Patch) { p.Region = &name } }
+func inRegion(name string) func(*core.Change) { return func(p *core.Change) { p.Region = name } }
 
 func near(region string) func(*core.Spec) {
 	return func(s *core.Spec) { s.Options.PreferredRegion = region }
@@ -195,7 +194,7 @@ func TestDedicatedPools(t *testing.T) {
 			d.Defined = append(d.Defined, core.PoolDefinition{ID: core.PoolID(tenant), RequiredServices: []string{"for-" + string(tenant)}})
 			for i := range each {
 				h.addNode(fmt.Sprint(tenant, "-", i), 1000, withServices("for-"+string(tenant)),
-					func(p *nodes.Patch) { p.Tenant = &tenant })
+					func(p *core.Change) { p.Tenant = tenant })
 			}
 		}
 		h.fleet.SetPools(d)

@@ -111,7 +111,7 @@ func (p *poolChaos) redeclare(ctx context.Context, i int) {
 
 func (p *poolChaos) redeclareNow(id core.NodeID) {
 	// the node may be gone, or the store may fail
-	_, _ = p.registry.Heartbeat(p.t.Context(), nodes.Heartbeat{Node: id, Patch: nodes.Patch{Services: p.randomServices(0)}})
+	_, _ = p.registry.Heartbeat(p.t.Context(), nodes.Heartbeat{Node: id, Change: core.Change{Declaration: core.Declaration{Capability: core.Capability{Services: p.randomServices(0)}}}})
 }
 
 // reserved checks a slot that was granted. Some nodes change right after that, before the job has a record.

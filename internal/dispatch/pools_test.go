@@ -10,7 +10,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -30,8 +29,8 @@ func goldAndSilver(change ...func(*core.Pools)) *core.Pools {
 func isStrict(p *core.Pools) { p.Strict = true }
 
 // withServices declares services that are ready.
-func withServices(ids ...string) func(*nodes.Patch) {
-	return func(p *nodes.Patch) {
+func withServices(ids ...string) func(*core.Change) {
+	return func(p *core.Change) {
 		p.Services = []core.Service{}
 		for _, id := range ids {
 			p.Services = append(p.Services, core.Service{ID: id, Status: core.ServiceReady})
@@ -104,7 +103,7 @@ func TestTenantRunsInItsPool(t *testing.T) {
 func TestPoolWithoutCapableNode(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
-		h.addNode("g", 2, withServices("x"), func(p *nodes.Patch) { p.Semantic = core.LangSet{"en"} })
+		h.addNode("g", 2, withServices("x"), func(p *core.Change) { p.Semantic = core.LangSet{"en"} })
 		h.addNode("s", 2, withServices("y"))
 		h.fleet.SetPools(goldAndSilver())
 		e := h.dispatchRefused(ofTenant(boundTenant))
@@ -319,7 +318,7 @@ func TestSessionAffinity(t *testing.T) {
 func TestPreferredRegion(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
-		in := func(region string) func(*nodes.Patch) { return func(p *nodes.Patch) { p.Region = &region } }
+		in := func(region string) func(*core.Change) { return func(p *core.Change) { p.Region = region } }
 		h.addNode("near", 2, in("eu"))
 		for i := range 60 {
 			h.addNode(fmt.Sprint("far", i), 2, in("us"))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -231,8 +230,8 @@ func (s *chaos) runNode(ctx context.Context, i int) {
 }
 
 // declaration returns the change of what a node declares.
-func (s *chaos) declaration(i int) func(*nodes.Patch) {
-	return func(p *nodes.Patch) {
+func (s *chaos) declaration(i int) func(*core.Change) {
+	return func(p *core.Change) {
 		if s.services != nil {
 			p.Services = s.services(i)
 		}

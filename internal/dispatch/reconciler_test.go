@@ -184,7 +184,7 @@ func TestJobsOfOfflineNodeAreMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		h.addNode("node-b", 1)
-		_, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: nodes.Patch{Health: core.HealthOffline}})
+		_, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Change: core.Change{Declaration: core.Declaration{Health: core.HealthOffline}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -288,11 +288,11 @@ func TestJobsOfEarlierStoreIncarnation(t *testing.T) {
 func TestHeartbeatOfUnknownNode(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
-		_, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: nodes.Patch{Health: core.HealthReady}})
+		_, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Change: core.Change{Declaration: core.Declaration{Health: core.HealthReady}}})
 		wantCode(t, err, wire.NotFound)
 		slots, url := 1, "http://127.0.0.1:9/a"
-		full := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
-		if _, err = h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: full}); err != nil {
+		full := core.Change{Declaration: core.Declaration{Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, MaxJobs: slots, Callback: url}}
+		if _, err = h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Change: full}); err != nil {
 			t.Fatalf("a full heartbeat: %v", err)
 		}
 		// It was registered before and does not list its jobs: it may have any number of them.

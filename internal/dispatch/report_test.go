@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -222,13 +221,13 @@ func TestExpiredRecordIsNotRestored(t *testing.T) {
 
 func TestUnavailableServiceIsMarkedAndJobRetried(t *testing.T) {
 	t.Parallel()
-	with := func(p *nodes.Patch) { p.Services = []core.Service{{ID: "asr-x", Status: core.ServiceReady}} }
+	with := func(p *core.Change) { p.Services = []core.Service{{ID: "asr-x", Status: core.ServiceReady}} }
 	needs := func(s *core.Spec) { s.Options.RequiredServices = []string{"asr-x"} }
 	runTest(t, func(h *harness) {
 		h.addNode("node-a", 5, with)
 		p := h.dispatch(needs)
 		h.addNode("node-b", 5, with)
-		err := h.registry.ReportUnavailable(h.t.Context(), nodes.Unavailable{Node: "node-a", Service: "asr-x", Job: p.Job, Attempt: 1})
+		err := h.registry.ReportUnavailable(h.t.Context(), core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "node-a", Service: "asr-x"}, Job: p.Job, Attempt: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +254,7 @@ func TestUnavailableReportsAreRateLimited(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
-		u := nodes.Unavailable{Node: "node-a", Service: "asr-x"}
+		u := core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "node-a", Service: "asr-x"}}
 		for range 60 {
 			if err := h.registry.ReportUnavailable(h.t.Context(), u); err != nil {
 				t.Fatal(err)
@@ -333,10 +332,10 @@ func TestUnavailableReportOverRateRetriesJob(t *testing.T) {
 		}
 		h.addNode("b", 4)
 		report := func() error {
-			return h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "s", Job: first.Job, Attempt: 1})
+			return h.registry.ReportUnavailable(t.Context(), core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "a", Service: "s"}, Job: first.Job, Attempt: 1})
 		}
 		for range 60 {
-			if err := h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "other"}); err != nil {
+			if err := h.registry.ReportUnavailable(t.Context(), core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "a", Service: "other"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -370,7 +369,7 @@ func TestUnavailableReportRetriesJobWithoutMark(t *testing.T) {
 		h.addNode("b", 4)
 		h.store.failNext(true, "mark", 1)
 		if err := h.registry.ReportUnavailable(t.Context(),
-			nodes.Unavailable{Node: "a", Service: "s", Job: first.Job, Attempt: 1}); err != nil {
+			core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "a", Service: "s"}, Job: first.Job, Attempt: 1}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

@@ -52,10 +52,10 @@ func TestRetryOnTheOnlyNode(t *testing.T) {
 // others are registered. If another node is only full or overloaded, the job waits for that one.
 func TestRetryOnOnlyUsableNode(t *testing.T) {
 	t.Parallel()
-	offline, none, busy, tenant := core.HealthOffline, 0, core.Load{CPU: 1, GPU: -1, Memory: -1}, core.TenantID("acme")
-	beat := func(p nodes.Patch) func(*testing.T, *harness) {
+	busy := core.Load{CPU: 1, GPU: -1, Memory: -1}
+	beat := func(p core.Change) func(*testing.T, *harness) {
 		return func(t *testing.T, h *harness) {
-			if _, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: p}); err != nil {
+			if _, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Change: p}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -64,11 +64,11 @@ func TestRetryOnOnlyUsableNode(t *testing.T) {
 		other func(t *testing.T, h *harness)
 		waits bool
 	}{
-		"the other left":           {other: beat(nodes.Patch{Health: offline})},
-		"the other has no slots":   {other: beat(nodes.Patch{MaxJobs: &none})},
-		"the other is a tenant's":  {other: beat(nodes.Patch{Tenant: &tenant})},
-		"the other is unreachable": {other: beat(nodes.Patch{Callback: new(string)})},
-		"the other is overloaded":  {other: beat(nodes.Patch{Load: &busy}), waits: true},
+		"the other left":           {other: beat(core.Change{Declaration: core.Declaration{Health: core.HealthOffline}})},
+		"the other has no slots":   {other: beat(core.Change{Has: core.Fields{MaxJobs: true}})},
+		"the other is a tenant's":  {other: beat(core.Change{Declaration: core.Declaration{Tenant: "acme"}})},
+		"the other is unreachable": {other: beat(core.Change{Has: core.Fields{Callback: true}})},
+		"the other is overloaded":  {other: beat(core.Change{Load: &busy}), waits: true},
 		"the other is full": {
 			other: func(_ *testing.T, h *harness) { h.dispatch(withRequestID("req-2"), preferNode("a")) },
 			waits: true,

@@ -20,8 +20,8 @@ import (
 func TestRetryAvoidsNodesOfAnInstanceThatMissedACKs(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
-		ownedBy := func(owner core.InstanceID) func(*nodes.Patch) {
-			return func(p *nodes.Patch) { p.Owner = &owner }
+		ownedBy := func(owner core.InstanceID) func(*core.Change) {
+			return func(p *core.Change) { p.Owner = owner }
 		}
 		for i := range 8 {
 			h.addNode(fmt.Sprint("node-", i), 1, ownedBy("i-mute"))
@@ -45,7 +45,7 @@ func TestRetryIgnoresIncapablePreferredNode(t *testing.T) {
 		h.dispatch(withRequestID("fill"), prefer)
 		p := h.dispatch(prefer)
 		h.addNode("node-c", 1)
-		h.addNode("node-p", 1, func(patch *nodes.Patch) { patch.Semantic = core.LangSet{"de", "fr"} })
+		h.addNode("node-p", 1, func(patch *core.Change) { patch.Semantic = core.LangSet{"de", "fr"} })
 		if err := h.fail(p, core.ReasonNodeFailed); err != nil {
 			t.Fatal(err)
 		}
@@ -187,7 +187,7 @@ func TestPreferenceIsDroppedForRecordedJob(t *testing.T) {
 	t.Parallel()
 	for name, withdraw := range map[string]func(h *harness){
 		"withdrew the language": func(h *harness) {
-			_, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: nodes.Patch{Semantic: core.LangSet{"fr", "de"}}})
+			_, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Change: core.Change{Declaration: core.Declaration{Capability: core.Capability{Semantic: core.LangSet{"fr", "de"}}}}})
 			if err != nil {
 				t.Error(err)
 			}
@@ -243,7 +243,7 @@ func TestPreferredNode(t *testing.T) {
 		for i := range 20 {
 			h.addNode(fmt.Sprint("node-", i), 2)
 		}
-		h.addNode("german", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"de"} })
+		h.addNode("german", 1, func(p *core.Change) { p.Semantic = core.LangSet{"de"} })
 		if p := h.dispatch(withRequestID("r1"), prefer("node-7", false)); p.Node != "node-7" {
 			t.Errorf("placed on %s, want node-7", p.Node)
 		}
@@ -289,7 +289,7 @@ func TestLoweredMaxJobs(t *testing.T) {
 		p := h.dispatch()
 		h.dispatch(withRequestID("req-2"))
 		one := 1
-		if _, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Patch: nodes.Patch{MaxJobs: &one}}); err != nil {
+		if _, err := h.registry.Heartbeat(h.t.Context(), nodes.Heartbeat{Node: "node-a", Change: core.Change{Declaration: core.Declaration{MaxJobs: one}}}); err != nil {
 			t.Fatal(err)
 		}
 		wantCode(t, h.dispatchRefused(withRequestID("req-3")), wire.AllCandidatesFullOrFailed)

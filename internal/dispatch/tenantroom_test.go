@@ -9,7 +9,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
@@ -233,7 +232,7 @@ func TestCountOfADeadInstance(t *testing.T) {
 func TestExpiredCountIsNotUsed(t *testing.T) {
 	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
 		h.addNode("node-a", 1)
-		h.addNode("node-b", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"de", "fr"} })
+		h.addNode("node-b", 1, func(p *core.Change) { p.Semantic = core.LangSet{"de", "fr"} })
 		busy := h.acknowledge(h.dispatch(withRequestID("of-another")))
 		waits := h.startWaiting(h.t.Context(), "w1", time.Minute, ofAcme("w1"))
 		h.advance(16*time.Second, "node-a", "node-b")

@@ -11,7 +11,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
@@ -227,7 +226,7 @@ func TestEndedJobsOfATenant(t *testing.T) {
 func TestWaitsForTheLimitOfItsTenant(t *testing.T) {
 	runLimited(t, core.TenantLimits{InFlight: 1}, func(h *limited) {
 		h.addNode("node-a", 8)
-		h.addNode("node-b", 8, func(p *nodes.Patch) { p.Semantic = core.LangSet{"de", "fr"} })
+		h.addNode("node-b", 8, func(p *core.Change) { p.Semantic = core.LangSet{"de", "fr"} })
 		other := func(s *core.Spec) { s.Direction = core.Direction{Src: "de", Tgt: "fr"} }
 		first := h.dispatch(ofAcme("r1"))
 		second := h.startWaiting(h.t.Context(), "r2", 10*time.Second, ofAcme("r2"), other)

@@ -10,7 +10,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/health"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 )
 
 // noCatalog is a catalog without a ModelHub.
@@ -49,8 +48,8 @@ func TestStormOfReportsDelaysNoDispatch(t *testing.T) {
 		began := time.Now()
 		storm := func(reports int) {
 			for i := range reports {
-				u := nodes.Unavailable{Node: core.NodeID(fmt.Sprint("n", i%many)), Service: fmt.Sprint("odd-", i),
-					Reason: core.UnavailableOther}
+				u := core.UnavailableReport{UnavailableService: core.UnavailableService{Node: core.NodeID(fmt.Sprint("n", i%many)), Service: fmt.Sprint("odd-", i),
+					Reason: core.UnavailableOther}}
 				if err := h.registry.ReportUnavailable(h.t.Context(), u); err != nil {
 					t.Fatalf("report %d: %v", i, err)
 				}
@@ -69,7 +68,7 @@ func TestStormOfReportsDelaysNoDispatch(t *testing.T) {
 			if err := h.ack(p); err != nil {
 				t.Fatal(err)
 			}
-			u := nodes.Unavailable{Node: p.Node, Service: "s", Job: p.Job, Attempt: p.Attempt}
+			u := core.UnavailableReport{UnavailableService: core.UnavailableService{Node: p.Node, Service: "s"}, Job: p.Job, Attempt: p.Attempt}
 			if err := h.registry.ReportUnavailable(h.t.Context(), u); err != nil {
 				t.Fatal(err)
 			}

@@ -103,8 +103,8 @@ func (c *cluster) startPeer(ctx context.Context, i int, spread bool) {
 // startNode registers a node at an instance, and sends its heartbeats.
 func (c *cluster) startNode(ctx context.Context, p *peer, id core.NodeID) {
 	slots, url := slotsOfNode, "http://127.0.0.1:9/"+string(id)
-	patch := nodes.Patch{MaxJobs: &slots, Semantic: core.LangSet{"en", "zh"}, Callback: &url}
-	if _, err := p.registry.Register(ctx, id, patch, store.Activity{}); err != nil {
+	patch := core.Change{Declaration: core.Declaration{MaxJobs: slots, Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, Callback: url}}
+	if _, err := p.registry.Register(ctx, id, patch, nodes.Caller{}, store.Activity{}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.tasks.Go(func() {

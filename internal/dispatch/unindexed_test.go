@@ -7,7 +7,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 )
 
 // TestRestrictionsWithoutAnIndex: a job that requires so many services that there is no index of the nodes that have them goes to one that
@@ -19,7 +18,7 @@ func TestRestrictionsWithoutAnIndex(t *testing.T) {
 		for i := range 12 {
 			services = append(services, fmt.Sprint("service-", i))
 		}
-		in := func(region string) func(*nodes.Patch) { return func(p *nodes.Patch) { p.Region = &region } }
+		in := func(region string) func(*core.Change) { return func(p *core.Change) { p.Region = region } }
 		for i := range 6 {
 			h.addNode(fmt.Sprint("near-", i), 10, in("eu"), withServices(services...))
 			h.addNode(fmt.Sprint("far-", i), 10, in("us"), withServices(services...))

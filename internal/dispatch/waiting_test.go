@@ -12,7 +12,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -179,7 +178,7 @@ func TestNoCapableNodeIsRefusedAfterTheJoinWait(t *testing.T) {
 		}
 		joined := h.startWaiting(h.t.Context(), "w-2", 30*time.Second, fr)
 		time.Sleep(time.Second)
-		h.addNode("node-b", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"fr", "de"} })
+		h.addNode("node-b", 1, func(p *core.Change) { p.Semantic = core.LangSet{"fr", "de"} })
 		time.Sleep(250 * time.Millisecond)
 		synctest.Wait()
 		if !joined.hasEnded() || joined.placement.Node != "node-b" {
@@ -193,7 +192,7 @@ func TestFreedSlotWakesRequestThatCanUseIt(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
 		h.addNode("node-a", 1)
-		h.addNode("node-b", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"fr", "de"} })
+		h.addNode("node-b", 1, func(p *core.Change) { p.Semantic = core.LangSet{"fr", "de"} })
 		fr := func(s *core.Spec) { s.Direction = core.Direction{Src: "fr", Tgt: "de"} }
 		en, other := h.dispatch(), h.dispatch(withRequestID("fr"), fr)
 		first := h.startWaiting(h.t.Context(), "en-1", 30*time.Second)

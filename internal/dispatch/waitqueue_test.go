@@ -15,7 +15,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
@@ -101,7 +100,7 @@ func (h *harness) strangerIn(id string, waits time.Duration) {
 func TestArrivalTakesNoSlotOfWaiters(t *testing.T) {
 	t.Parallel()
 	runTest(t, func(h *harness) {
-		h.addNode("node-a", 1, func(p *nodes.Patch) { p.Semantic = core.LangSet{"en", "zh", "fr"} })
+		h.addNode("node-a", 1, func(p *core.Change) { p.Semantic = core.LangSet{"en", "zh", "fr"} })
 		busy := h.acknowledge(h.dispatch())
 		own := h.startWaiting(h.t.Context(), "own", time.Minute)
 		h.strangerIn("stranger", 5*time.Minute)

@@ -12,14 +12,13 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/fairqueue"
 )
 
 // fillNodes adds nodes of one slot each, which is taken by an instance that is not there. The follower has then applied what it read before
 // the slots were taken.
-func (h *harness) fillNodes(n int, change ...func(*nodes.Patch)) []core.LeaseRef {
+func (h *harness) fillNodes(n int, change ...func(*core.Change)) []core.LeaseRef {
 	h.t.Helper()
 	leases := make([]core.LeaseRef, n)
 	for i := range leases {

@@ -21,8 +21,8 @@ func agedFleet() *Fleet {
 func declared(id core.NodeID, changes ...func(*core.Node)) *core.Node {
 	n := &core.Node{
 		ID: id, Epoch: 1, Revision: 1, Version: 1,
-		Health: core.HealthReady, MaxJobs: 4, Callback: "http://" + string(id),
-		Capability: core.Capability{Semantic: core.NewLangSet("de", "en"), AnyPair: true},
+		Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://" + string(id),
+			Capability: core.Capability{Semantic: core.NewLangSet("de", "en"), AnyPair: true}},
 	}
 	for _, change := range changes {
 		change(n)

@@ -21,14 +21,7 @@ func TestSummaryMatchesTheDeclaration(t *testing.T) {
 		"asr": core.ReasonASRNotReady, "semantic": core.ReasonSemanticNotReady, "nmt": core.ReasonNMTNotReady, "tts": core.ReasonTTSNotReady,
 	}
 	rapid.Check(t, func(t *rapid.T) {
-		n := &core.Node{
-			Health:       rapid.SampledFrom([]core.Health{core.HealthReady, core.HealthDegraded, core.HealthDraining, core.HealthOffline}).Draw(t, "health"),
-			Drained:      rapid.Bool().Draw(t, "drained"),
-			Disconnected: rapid.Bool().Draw(t, "disconnected"),
-			MaxJobs:      rapid.IntRange(-1, core.MaxConcurrentJobs).Draw(t, "max"),
-			Tenant:       core.TenantID(rapid.SampledFrom([]string{"", "acme"}).Draw(t, "tenant")),
-			Callback:     rapid.SampledFrom([]string{"", "http://node"}).Draw(t, "callback"),
-		}
+		n := &core.Node{Drained: rapid.Bool().Draw(t, "drained"), Disconnected: rapid.Bool().Draw(t, "disconnected"), Declaration: core.Declaration{Health: rapid.SampledFrom([]core.Health{core.HealthReady, core.HealthDegraded, core.HealthDraining, core.HealthOffline}).Draw(t, "health"), MaxJobs: rapid.IntRange(-1, core.MaxConcurrentJobs).Draw(t, "max"), Tenant: core.TenantID(rapid.SampledFrom([]string{"", "acme"}).Draw(t, "tenant")), Callback: rapid.SampledFrom([]string{"", "http://node"}).Draw(t, "callback")}}
 		want := brief{
 			Slots: max(n.MaxJobs, 0), Ready: n.Health == core.HealthReady && !n.Drained && !n.Disconnected,
 			Tenant: n.Tenant != "", Reachable: n.Callback != "",

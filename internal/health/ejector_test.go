@@ -44,7 +44,7 @@ func newJudged(t rapid.TB, slots int, nodes map[core.NodeID][]core.Lang, directi
 
 func (j *judged) register(id core.NodeID, slots int, langs []core.Lang, changes ...func(*core.Node)) {
 	j.t.Helper()
-	node := core.Node{ID: id, Health: core.HealthReady, MaxJobs: slots, Callback: "http://127.0.0.1:9/", Capability: core.Capability{Semantic: langs, AnyPair: true}}
+	node := core.Node{ID: id, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: slots, Callback: "http://127.0.0.1:9/", Capability: core.Capability{Semantic: langs, AnyPair: true}}}
 	for _, change := range changes {
 		change(&node)
 	}

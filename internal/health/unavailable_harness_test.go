@@ -92,7 +92,7 @@ func (h *workerHarness) start() {
 func (h *workerHarness) add(ids ...core.NodeID) {
 	h.t.Helper()
 	for _, id := range ids {
-		declared := core.Node{ID: id, Health: core.HealthReady, MaxJobs: 1, Callback: "http://127.0.0.1:9/", Tenant: "acme"}
+		declared := core.Node{ID: id, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 1, Callback: "http://127.0.0.1:9/", Tenant: "acme"}}
 		declared.Capability = core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true, Services: []core.Service{{ID: "asr", Version: "1", Type: "asr", Status: core.ServiceReady}}}
 		r, err := h.mem.Register(h.t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad})
 		if err != nil {

@@ -157,7 +157,7 @@ func TestForbiddenTargets(t *testing.T) {
 		"http:///127.0.0.1:"+port+"/", " http://127.0.0.1:"+port+"/", "http://127.0.0.1:"+port+"/\r\nHost: x", "data:text/plain,x", "javascript:x", "",
 	)
 	for _, url := range urls {
-		n := &core.Node{ID: "n1", Callback: url}
+		n := &core.Node{ID: "n1", Declaration: core.Declaration{Callback: url}}
 		ctx, cancel := context.WithCancel(t.Context())
 		if strings.Contains(url, "254") || strings.Contains(url, "//10.") || strings.Contains(url, "192.168") {
 			cancel() // nothing is sent to the network if the check should fail

@@ -61,7 +61,7 @@ func deliver(t *testing.T, c *nodeconn.Callbacks, url string) error {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
-	return c.Deliver(ctx, &core.Node{ID: "n1", Callback: url}, job)
+	return c.Deliver(ctx, &core.Node{ID: "n1", Declaration: core.Declaration{Callback: url}}, job)
 }
 
 // TestOutcomeByResponse checks the outcome of each response. Only a job that was certainly not delivered may be moved at
@@ -144,7 +144,7 @@ func TestTimeout(t *testing.T) {
 		<-arrived
 		cancel()
 	}()
-	err := newCaller(t, nodeconn.CallbackConfig{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job)
+	err := newCaller(t, nodeconn.CallbackConfig{}).Deliver(ctx, &core.Node{Declaration: core.Declaration{Callback: srv.URL}}, job)
 	if outcomeOf(err) != unknown {
 		t.Errorf("want unknown, got %v", err)
 	}
@@ -157,7 +157,7 @@ func TestNoRequestAfterTheDeadline(t *testing.T) {
 	defer cancel()
 	srv := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("a request was sent") }))
 	t.Cleanup(srv.Close)
-	if err := newCaller(t, nodeconn.CallbackConfig{}).Deliver(ctx, &core.Node{Callback: srv.URL}, job); outcomeOf(err) != refused {
+	if err := newCaller(t, nodeconn.CallbackConfig{}).Deliver(ctx, &core.Node{Declaration: core.Declaration{Callback: srv.URL}}, job); outcomeOf(err) != refused {
 		t.Errorf("want refused, for nothing was sent, got %v", err)
 	}
 }
@@ -335,7 +335,7 @@ func TestNodeSignature(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	const token = "the-node-token-of-n1"
-	n := &core.Node{ID: "n1", Callback: srv.URL, SecretHash: core.HashSecret(token)}
+	n := &core.Node{ID: "n1", Declaration: core.Declaration{Callback: srv.URL, SecretHash: core.HashSecret(token)}}
 	if err := newCaller(t, nodeconn.CallbackConfig{}).Deliver(t.Context(), n, job); err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func TestDrainDuringRegistration(t *testing.T) {
 		registry := nodes.New(nodes.Config{Instance: "i-a"}, st, fl, nodes.Jobs{}, telemetry.New(), slog.New(slog.DiscardHandler))
 		i := startInstance(t, st, "i-a", "i-a", false)
 		s := &Server{ServerOptions: ServerOptions{Instance: "i-a", Conns: i.Conns, Nodes: registry}}
-		registered, err := st.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "n", Health: core.HealthReady}, Load: core.UnknownLoad, Drained: !drained})
+		registered, err := st.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "n", Declaration: core.Declaration{Health: core.HealthReady}}, Load: core.UnknownLoad, Drained: !drained})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,24 +66,23 @@ func (s *Server) handleHeartbeat(ctx context.Context, n *conn, given *compat.Nod
 	if in.Epoch != nil && core.Epoch(*in.Epoch) != n.currentEpoch() {
 		return nil // it crossed the acknowledgement of a new epoch
 	}
-	p, e := s.Read.Declaration(&in.Declaration)
+	c, e := s.Read.Declaration(&in.Declaration)
 	if e != nil {
 		return e
 	}
-	if p.Tenant != nil && *p.Tenant != n.declared.Tenant {
+	if c.IsOfOther(n.declared.Tenant) {
 		return wire.FieldErrorf(wire.Forbidden, "tenant_id", "a node does not change its tenant; register again")
 	}
 	a, e := convert.Activity(&in.Declaration)
 	if e != nil {
 		return e
 	}
-	b := nodes.Heartbeat{Node: n.id, Epoch: n.currentEpoch(), Patch: p, Activity: a}
+	c.Apply(&n.declared.Declaration)
+	c.Health = n.declared.Health // a heartbeat without health repeats the last one
+	b := nodes.Heartbeat{Node: n.id, Epoch: n.currentEpoch(), Change: c, Caller: nodes.Caller{Connection: n.connection}, Activity: a}
 	if in.HBSeq != nil {
 		b.Seq = *in.HBSeq
 	}
-	p.Apply(&n.declared)
-	b.Patch.Connection = n.connection
-	b.Patch.Health = n.declared.Health // a heartbeat without health repeats the last one
 	beat, err := s.Nodes.Heartbeat(ctx, b)
 	var we *wire.Error
 	if errors.As(err, &we) && we.Code == wire.NotFound {

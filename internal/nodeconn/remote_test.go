@@ -25,7 +25,9 @@ func assignment(audioRef string) *wire.Assignment {
 }
 
 // node is the node of assignment, connected to an instance.
-func node(owner core.InstanceID) *core.Node { return &core.Node{ID: "n", Epoch: 2, Owner: owner} }
+func node(owner core.InstanceID) *core.Node {
+	return &core.Node{ID: "n", Epoch: 2, Declaration: core.Declaration{Owner: owner}}
+}
 
 var clip = &audio.Clip{
 	Format: wire.AudioFormat{Encoding: "pcm_s16le", SampleRate: 16_000, Channels: 1}, Data: []byte{1, 2, 3, 4}, DurationMS: 7, Partials: true, Speech: true,
@@ -104,7 +106,7 @@ func TestDeliverWithoutRoute(t *testing.T) {
 	a := startInstance(t, newStore(), "i-a", "", false)
 	a.add(&conn{id: "old", epoch: 1})
 	for name, to := range map[string]*core.Node{
-		"no owner": node(""), "a lost connection": node("i-a"), "an absent owner": node("i-gone"), "an earlier epoch": {ID: "old", Epoch: 2, Owner: "i-a"},
+		"no owner": node(""), "a lost connection": node("i-a"), "an absent owner": node("i-gone"), "an earlier epoch": {ID: "old", Epoch: 2, Declaration: core.Declaration{Owner: "i-a"}},
 	} {
 		if err := a.Deliver(t.Context(), to, assignment("")); !errors.Is(err, dispatch.ErrRefused) {
 			t.Errorf("%s: %v, want ErrRefused", name, err)

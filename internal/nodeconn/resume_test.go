@@ -25,8 +25,8 @@ func TestResumeToken(t *testing.T) {
 	st := newStore()
 	epochs := make(map[core.NodeID]core.Epoch)
 	for _, n := range []core.Node{
-		{ID: "n", Health: core.HealthReady, Owner: "i-a"}, {ID: "elsewhere", Health: core.HealthReady, Owner: "i-b"},
-		{ID: "offline", Health: core.HealthOffline, Owner: "i-a"}, {ID: "other", Health: core.HealthReady, Owner: "i-a"},
+		{ID: "n", Declaration: core.Declaration{Health: core.HealthReady, Owner: "i-a"}}, {ID: "elsewhere", Declaration: core.Declaration{Health: core.HealthReady, Owner: "i-b"}},
+		{ID: "offline", Declaration: core.Declaration{Health: core.HealthOffline, Owner: "i-a"}}, {ID: "other", Declaration: core.Declaration{Health: core.HealthReady, Owner: "i-a"}},
 	} {
 		n.SecretHash = core.HashSecret(secretOf(n.ID))
 		r, err := st.Register(t.Context(), store.RegisterParams{Node: n, Load: core.UnknownLoad})
@@ -61,13 +61,14 @@ func TestResumeToken(t *testing.T) {
 		"of a node with a prefix": {"n 1", token("n"), false},
 	} {
 		epoch, secret := parseResumeToken(c.token)
-		got := s.resumable(t.Context(), c.id, epoch, &nodes.Patch{Secret: secret})
+		got := s.resumable(t.Context(), c.id, epoch, new(core.Change), secret)
 		if (got != nil) != c.want || got != nil && (got.ID != c.id || got.Epoch != epochs[c.id]) {
 			t.Errorf("a token %s resumes %+v", name, got)
 		}
 	}
 	for tenant, want := range map[core.TenantID]bool{"": true, "acme": false} {
-		if got := s.resumable(t.Context(), "n", epochs["n"], &nodes.Patch{Secret: secretOf("n"), Tenant: &tenant}); (got != nil) != want {
+		change := core.Change{Declaration: core.Declaration{Tenant: tenant}, Has: core.Fields{Tenant: true}}
+		if got := s.resumable(t.Context(), "n", epochs["n"], &change, secretOf("n")); (got != nil) != want {
 			t.Errorf("with a key of tenant %q: %+v", tenant, got)
 		}
 	}

@@ -158,11 +158,11 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	if e := socket.CheckKeepalive(in.KeepaliveMS); e != nil {
 		return nil, e
 	}
-	p, a, e := s.Read.Registration(&in.Declaration)
+	c, a, e := s.Read.Registration(&in.Declaration)
 	if e != nil {
 		return nil, e
 	}
-	if e := convert.SetTenant(caller, &p); e != nil {
+	if e := convert.SetTenant(caller, &c); e != nil {
 		return nil, e
 	}
 	if in.NodeID == "" {
@@ -171,13 +171,14 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 	defer s.Conns.lockNode(core.NodeID(in.NodeID))()
 	defer s.Conns.beginAdmit(core.NodeID(in.NodeID))()
 	epoch, secret := parseResumeToken(in.ResumeToken)
-	p.Owner, p.Connection, p.Secret = &s.Instance, s.Conns.newConnectionID(), secret
+	c.Owner = s.Instance
+	by := nodes.Caller{Connection: s.Conns.newConnectionID(), MaxNodes: caller.MaxNodes, Secret: secret}
 	ack := wire.NodeRegisterAck{HeartbeatIntervalMS: s.HeartbeatInterval.Milliseconds(), Status: "registered", KeepaliveMS: in.KeepaliveMS,
 		Warnings: warnings}
-	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: p.Connection, secret: secret, mu: run.NewMutex("node_conn")}
+	n := &conn{ws: ws, id: core.NodeID(in.NodeID), connection: by.Connection, secret: secret, mu: run.NewMutex("node_conn")}
 	drained := false
-	if known := s.resumable(ctx, n.id, epoch, &p); known != nil {
-		beat, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: n.id, Epoch: known.Epoch, Patch: p, Activity: a})
+	if known := s.resumable(ctx, n.id, epoch, &c, secret); known != nil {
+		beat, err := s.Nodes.Heartbeat(ctx, nodes.Heartbeat{Node: n.id, Epoch: known.Epoch, Change: c, Caller: by, Activity: a})
 		if err == nil {
 			err = s.Nodes.Reconnected(ctx, n.id, known.Epoch, n.connection)
 		}
@@ -187,13 +188,13 @@ func (s *Server) admit(ctx context.Context, ws *socket.Conn, caller *auth.Princi
 		}
 	}
 	if n.epoch == 0 {
-		r, err := s.Nodes.Register(ctx, n.id, p, a)
+		r, err := s.Nodes.Register(ctx, n.id, c, by, a)
 		if err != nil {
 			return nil, convert.Error(err)
 		}
 		n.epoch, n.secret, drained, ack.Cancel = r.Node.Epoch, r.Secret, r.Node.Drained, convert.ActiveJobs(r.Cancel)
 	}
-	n.declared = p.Declare(n.id)
+	n.declared = c.Declare(n.id)
 	n.presence.recordBeat(a.Lists)
 	ack.NoAudio = s.withoutAudio(in.Active, ack.Cancel)
 	ack.NodeID, ack.Epoch, ack.ResumeToken = string(n.id), int64(n.epoch), resumeToken(n.epoch, n.secret)
@@ -236,15 +237,15 @@ func parseResumeToken(token string) (core.Epoch, string) {
 
 // resumable is the node whose epoch a registration resumes; nil when it must begin another. On another instance a node always
 // begins another epoch, which distinguishes it from its connection here; so does a node whose key is of another tenant now.
-func (s *Server) resumable(ctx context.Context, id core.NodeID, epoch core.Epoch, p *nodes.Patch) *core.Node {
-	if epoch == 0 || p.Secret == "" {
+func (s *Server) resumable(ctx context.Context, id core.NodeID, epoch core.Epoch, c *core.Change, secret string) *core.Node {
+	if epoch == 0 || secret == "" {
 		return nil
 	}
 	now, err := s.Nodes.Node(ctx, id)
 	switch {
-	case err != nil || now.Node.Epoch != epoch || !now.Node.HasSecret(p.Secret):
+	case err != nil || now.Node.Epoch != epoch || !now.Node.HasSecret(secret):
 		return nil
-	case now.Node.Health == core.HealthOffline || now.Node.Owner != s.Instance || p.Tenant != nil && now.Node.Tenant != *p.Tenant:
+	case now.Node.Health == core.HealthOffline || now.Node.Owner != s.Instance || c.IsOfOther(now.Node.Tenant):
 		return nil
 	}
 	return now.Node

@@ -170,7 +170,7 @@ func TestRecordOfALinkSurvivesErrors(t *testing.T) {
 			i := startInstance(t, st.Store, "i-a", "i-a", false)
 			i.connectNode(t, "n", 1)
 			n := i.get("n")
-			r, err := st.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "n", Health: core.HealthReady, Owner: "i-a"}, Load: core.UnknownLoad, Connection: n.connection})
+			r, err := st.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "n", Declaration: core.Declaration{Health: core.HealthReady, Owner: "i-a"}}, Load: core.UnknownLoad, Connection: n.connection})
 			if err != nil {
 				t.Fatal(err)
 			}

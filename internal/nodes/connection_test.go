@@ -14,7 +14,7 @@ import (
 
 func TestDisconnectedNodeIsNotGrantableUntilReconnected(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		node := h.add("a", 1, connectedTo("i-1", 1))
+		node := h.addConnected("a", 1, "i-1", 1)
 		want := func(disconnected bool) {
 			t.Helper()
 			stored, known := h.stored("a").Node, h.fleet.Node("a").Declared()
@@ -39,7 +39,7 @@ func TestDisconnectedNodeIsNotGrantableUntilReconnected(t *testing.T) {
 			t.Fatal(err)
 		}
 		want(true)
-		h.add("a", 1, connectedTo("i-1", 3))
+		h.addConnected("a", 1, "i-1", 3)
 		want(false)
 	})
 }
@@ -47,8 +47,8 @@ func TestDisconnectedNodeIsNotGrantableUntilReconnected(t *testing.T) {
 func TestReconnectInAnEarlierEpochIsRefused(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		wantCode(t, h.registry.Reconnected(t.Context(), "a", 1, 1), wire.StaleEpoch) // unknown
-		first := h.add("a", 1, connectedTo("i-1", 1))
-		h.add("a", 1, connectedTo("i-1", 2))
+		first := h.addConnected("a", 1, "i-1", 1)
+		h.addConnected("a", 1, "i-1", 2)
 		wantCode(t, h.registry.Reconnected(t.Context(), "a", first.Epoch, 3), wire.StaleEpoch)
 		if err := h.registry.Disconnected(t.Context(), "unknown", 1, 1); err != nil {
 			t.Errorf("the lost connection of an unknown node: %v", err)
@@ -59,7 +59,7 @@ func TestReconnectInAnEarlierEpochIsRefused(t *testing.T) {
 // A node that reconnects is no longer set aside: it missed ACKs because its connection was dead.
 func TestReconnectClearsSetAside(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		node := h.add("a", 1, connectedTo("i-1", 1))
+		node := h.addConnected("a", 1, "i-1", 1)
 		h.fleet.Node("a").RecordMissedACK(h.fleet.Now())
 		if h.registry.SetAsideFor("a") == 0 {
 			t.Fatal("the node is not set aside after a missed ACK")
@@ -79,7 +79,7 @@ func TestReconnectClearsSetAside(t *testing.T) {
 // A lost node is offline for all instances and its jobs are moved. That is not a heartbeat of the node.
 func TestMarkLostMovesJobs(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		node := h.add("a", 1, connectedTo("i-1", 1))
+		node := h.addConnected("a", 1, "i-1", 1)
 		time.Sleep(3 * time.Second)
 		if err := h.registry.MarkLost(t.Context(), "a", node.Epoch); err != nil {
 			t.Fatal(err)
@@ -104,8 +104,8 @@ func TestMarkLostMovesJobs(t *testing.T) {
 // A node that has registered again, or is unknown, is left alone.
 func TestMarkLostOfAnotherEpochDoesNothing(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		first := h.add("a", 1, connectedTo("i-1", 1))
-		h.add("a", 1, connectedTo("i-2", 2))
+		first := h.addConnected("a", 1, "i-1", 1)
+		h.addConnected("a", 1, "i-2", 2)
 		for _, id := range []core.NodeID{"a", "unknown"} {
 			if err := h.registry.MarkLost(t.Context(), id, first.Epoch); err != nil {
 				t.Error(err)
@@ -120,7 +120,7 @@ func TestMarkLostOfAnotherEpochDoesNothing(t *testing.T) {
 // The node has changed since this instance read it: the newer declaration is kept, but for its health.
 func TestMarkLostOnAStaleFleet(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		node := h.add("a", 1, connectedTo("i-1", 1))
+		node := h.addConnected("a", 1, "i-1", 1)
 		changed := *node
 		changed.Zone = "z1"
 		if _, err := h.mem.Heartbeat(t.Context(),

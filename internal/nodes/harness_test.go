@@ -70,25 +70,37 @@ func (h *harness) registryOf(instance core.InstanceID, st nodes.Store) *nodes.Re
 	return nodes.New(cfg, st, h.fleet, h.jobs.parts(), h.metrics, slog.New(slog.DiscardHandler))
 }
 
-// patchOf is a full declaration of an HTTP node that serves en↔zh.
-func patchOf(slots int, changes ...func(*nodes.Patch)) nodes.Patch {
-	url := "http://127.0.0.1:9/"
-	p := nodes.Patch{MaxJobs: &slots, Semantic: core.LangSet{"en", "zh"}, Callback: &url}
+// changeOf makes a full declaration of an HTTP node that serves en↔zh.
+func changeOf(slots int, changes ...func(*core.Change)) core.Change {
+	p := core.Change{
+		Declaration: core.Declaration{
+			MaxJobs: slots, Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, Callback: "http://127.0.0.1:9/",
+		},
+		Has: core.Fields{MaxJobs: true},
+	}
 	for _, change := range changes {
 		change(&p)
 	}
 	return p
 }
 
-// connectedTo makes a declaration that of a node that is connected to an instance instead of having a callback URL.
-func connectedTo(owner core.InstanceID, connection uint64) func(*nodes.Patch) {
-	return func(p *nodes.Patch) { p.Callback, p.Owner, p.Connection = nil, &owner, connection }
+// add registers a node that lists no jobs.
+func (h *harness) add(id core.NodeID, slots int, changes ...func(*core.Change)) *core.Node {
+	h.t.Helper()
+	return h.register(id, changeOf(slots, changes...), nodes.Caller{})
 }
 
-// add registers a node that lists no jobs.
-func (h *harness) add(id core.NodeID, slots int, changes ...func(*nodes.Patch)) *core.Node {
+// addConnected registers a node that is connected to an instance instead of having a callback URL.
+func (h *harness) addConnected(id core.NodeID, slots int, owner core.InstanceID, connection uint64, changes ...func(*core.Change)) *core.Node {
 	h.t.Helper()
-	r, err := h.registry.Register(h.t.Context(), id, patchOf(slots, changes...), store.Activity{Lists: true})
+	c := changeOf(slots, changes...)
+	c.Callback, c.Owner = "", owner
+	return h.register(id, c, nodes.Caller{Connection: connection})
+}
+
+func (h *harness) register(id core.NodeID, c core.Change, by nodes.Caller) *core.Node {
+	h.t.Helper()
+	r, err := h.registry.Register(h.t.Context(), id, c, by, store.Activity{Lists: true})
 	if err != nil {
 		h.t.Fatalf("register %s: %v", id, err)
 	}

@@ -22,18 +22,18 @@ func (h *harness) heartbeat(b nodes.Heartbeat) []store.ActiveJob {
 	return beat.Cancel
 }
 
-func TestHeartbeatPatchChangesTheDeclaration(t *testing.T) {
+func TestHeartbeatChangesTheDeclaration(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		before := h.add("a", 2, func(p *nodes.Patch) {
+		before := h.add("a", 2, func(p *core.Change) {
 			p.Services = []core.Service{{ID: "asr-1", Version: "1", Type: "asr", Status: core.ServiceReady}}
 		})
 		h.heartbeat(nodes.Heartbeat{Node: "a"})
 		if now := h.stored("a").Node; now.Revision != before.Revision || !now.SameDeclaration(before) {
-			t.Errorf("a heartbeat without a patch changed %+v to %+v", before, now)
+			t.Errorf("a heartbeat without a change changed %+v to %+v", before, now)
 		}
 		region, slots := "eu", 5
-		h.heartbeat(nodes.Heartbeat{Node: "a", Patch: nodes.Patch{
-			Region: &region, MaxJobs: &slots, Semantic: core.LangSet{"zh", "en", "de"}, Load: &core.Load{CPU: 0.5, GPU: -1, Memory: -1},
+		h.heartbeat(nodes.Heartbeat{Node: "a", Change: core.Change{
+			Declaration: core.Declaration{Region: region, MaxJobs: slots, Capability: core.Capability{Semantic: core.LangSet{"zh", "en", "de"}}}, Load: &core.Load{CPU: 0.5, GPU: -1, Memory: -1},
 			States: map[string]core.ServiceStatus{"asr-1": core.ServiceError, "unknown": core.ServiceReady},
 		}})
 		want := *before
@@ -52,7 +52,7 @@ func TestHeartbeatPatchChangesTheDeclaration(t *testing.T) {
 	})
 }
 
-// Another instance has changed the node since this one read it: the patch is applied to the newer declaration.
+// Another instance has changed the node since this one read it: the change is applied to the newer declaration.
 func TestHeartbeatPatchOnAStaleFleet(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		before := h.add("a", 2)
@@ -63,7 +63,7 @@ func TestHeartbeatPatchOnAStaleFleet(t *testing.T) {
 			t.Fatal(err)
 		}
 		region := "eu"
-		h.heartbeat(nodes.Heartbeat{Node: "a", Seq: 1, Patch: nodes.Patch{Region: &region}})
+		h.heartbeat(nodes.Heartbeat{Node: "a", Seq: 1, Change: core.Change{Declaration: core.Declaration{Region: region}}})
 		if now := h.stored("a").Node; now.Region != "eu" || now.Zone != "z1" {
 			t.Errorf("region %q, zone %q; want both changes", now.Region, now.Zone)
 		}
@@ -75,7 +75,7 @@ func TestHeartbeatOfAnEarlierEpochIsRefused(t *testing.T) {
 		first := h.add("a", 2)
 		second := h.add("a", 2)
 		region := "eu"
-		_, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Epoch: first.Epoch, Patch: nodes.Patch{Region: &region}})
+		_, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Epoch: first.Epoch, Change: core.Change{Declaration: core.Declaration{Region: region}}})
 		wantCode(t, err, wire.StaleEpoch)
 		if now := h.stored("a").Node; now.Region != "" {
 			t.Error("a refused heartbeat changed the node")
@@ -90,7 +90,7 @@ func TestOvertakenHeartbeatChangesNothing(t *testing.T) {
 		h.add("a", 2)
 		h.heartbeat(nodes.Heartbeat{Node: "a", Seq: 10})
 		region := "eu"
-		if stop := h.heartbeat(nodes.Heartbeat{Node: "a", Seq: 9, Patch: nodes.Patch{Region: &region}}); stop != nil {
+		if stop := h.heartbeat(nodes.Heartbeat{Node: "a", Seq: 9, Change: core.Change{Declaration: core.Declaration{Region: region}}}); stop != nil {
 			t.Errorf("stop %v", stop)
 		}
 		if now := h.stored("a").Node; now.Region != "" {
@@ -102,13 +102,11 @@ func TestOvertakenHeartbeatChangesNothing(t *testing.T) {
 // Only a full heartbeat of an HTTP node registers an unknown node.
 func TestHeartbeatOfAnUnknownNode(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		_, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: nodes.Patch{Health: core.HealthReady}})
+		_, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Change: core.Change{Declaration: core.Declaration{Health: core.HealthReady}}})
 		wantCode(t, err, wire.NotFound)
-		connected := patchOf(1)
-		connected.Connection = 1
-		_, err = h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: connected})
+		_, err = h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Change: changeOf(1), Caller: nodes.Caller{Connection: 1}})
 		wantCode(t, err, wire.NotFound)
-		h.heartbeat(nodes.Heartbeat{Node: "a", Patch: patchOf(3)})
+		h.heartbeat(nodes.Heartbeat{Node: "a", Change: changeOf(3)})
 		if s := h.stored("a"); s.Node.MaxJobs != 3 || h.fleet.Node("a") == nil {
 			t.Errorf("registered %+v", s.Node)
 		}
@@ -147,7 +145,7 @@ func TestHeartbeatPassesJobsOn(t *testing.T) {
 // A heartbeat over a connection, or of a node that has a callback URL now, shows that the node is not disconnected.
 func TestHeartbeatConnectsADisconnectedNode(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		node := h.add("a", 1, connectedTo("i-1", 1))
+		node := h.addConnected("a", 1, "i-1", 1)
 		if err := h.registry.Disconnected(t.Context(), "a", node.Epoch, 1); err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +153,7 @@ func TestHeartbeatConnectsADisconnectedNode(t *testing.T) {
 		if !h.stored("a").Node.Disconnected {
 			t.Error("a heartbeat without a connection connected the node")
 		}
-		h.heartbeat(nodes.Heartbeat{Node: "a", Patch: nodes.Patch{Connection: 2}})
+		h.heartbeat(nodes.Heartbeat{Node: "a", Caller: nodes.Caller{Connection: 2}})
 		if h.stored("a").Node.Disconnected || h.fleet.Node("a").Declared().Disconnected {
 			t.Error("the node is disconnected after a heartbeat over a connection")
 		}
@@ -163,7 +161,7 @@ func TestHeartbeatConnectsADisconnectedNode(t *testing.T) {
 			t.Fatal(err)
 		}
 		url := "http://127.0.0.1:9/"
-		h.heartbeat(nodes.Heartbeat{Node: "a", Patch: nodes.Patch{Callback: &url}})
+		h.heartbeat(nodes.Heartbeat{Node: "a", Change: core.Change{Declaration: core.Declaration{Callback: url}}})
 		if h.stored("a").Node.Disconnected {
 			t.Error("the node is disconnected although it has a callback URL")
 		}
@@ -184,41 +182,4 @@ func TestHeartbeatNotifiesFreeSlots(t *testing.T) {
 			t.Errorf("nodes with free slots (-want +got):\n%s", diff)
 		}
 	})
-}
-
-func TestPatchIsFull(t *testing.T) {
-	t.Parallel()
-	empty := ""
-	for name, c := range map[string]struct {
-		change func(*nodes.Patch)
-		want   bool
-	}{
-		"everything":   {func(*nodes.Patch) {}, true},
-		"no languages": {func(p *nodes.Patch) { p.Semantic = nil }, false},
-		"no maximum":   {func(p *nodes.Patch) { p.MaxJobs = nil }, false},
-		"no callback":  {func(p *nodes.Patch) { p.Callback = nil }, false},
-		"empty URL":    {func(p *nodes.Patch) { p.Callback = &empty }, false},
-	} {
-		if p := patchOf(1, c.change); p.Full() != c.want {
-			t.Errorf("%s: full %v, want %v", name, p.Full(), c.want)
-		}
-	}
-}
-
-func TestPatchDeclaresDefaults(t *testing.T) {
-	t.Parallel()
-	pairs := []core.Direction{{Src: "en", Tgt: "de"}}
-	for name, c := range map[string]struct {
-		patch nodes.Patch
-		want  core.Node
-	}{
-		"nothing": {nodes.Patch{}, core.Node{ID: "a", Health: core.HealthReady, Capability: core.Capability{AnyPair: true}}},
-		"pairs":   {nodes.Patch{Pairs: pairs}, core.Node{ID: "a", Health: core.HealthReady, Capability: core.Capability{Pairs: pairs}}},
-		"health": {nodes.Patch{Health: core.HealthDraining},
-			core.Node{ID: "a", Health: core.HealthDraining, Capability: core.Capability{AnyPair: true}}},
-	} {
-		if diff := cmp.Diff(c.want, c.patch.Declare("a")); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
-	}
 }

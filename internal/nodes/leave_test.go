@@ -29,8 +29,8 @@ func (h *harness) wantRemoved(id core.NodeID) {
 // A node that leaves is removed; one that has begun another epoch, or is unknown, is left alone.
 func TestLeave(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		first := h.add("a", 1, connectedTo("i-1", 1))
-		second := h.add("a", 1, connectedTo("i-1", 2))
+		first := h.addConnected("a", 1, "i-1", 1)
+		second := h.addConnected("a", 1, "i-1", 2)
 		for _, left := range []struct {
 			id    core.NodeID
 			epoch core.Epoch

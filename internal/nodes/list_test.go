@@ -57,14 +57,14 @@ func TestListNodesInPages(t *testing.T) {
 func TestListNodesByFilter(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		eu := "eu"
-		h.add("a-eu", 1, func(p *nodes.Patch) { p.Region = &eu })
-		h.add("b-de", 1, func(p *nodes.Patch) { p.TTS = core.LangSet{"de"} })
+		h.add("a-eu", 1, func(p *core.Change) { p.Region = eu })
+		h.add("b-de", 1, func(p *core.Change) { p.TTS = core.LangSet{"de"} })
 		h.add("c-silent", 1)
 		h.add("d-drained", 1)
 		if _, err := h.registry.Drain(t.Context(), "d-drained", true); err != nil {
 			t.Fatal(err)
 		}
-		offline := h.add("e-offline", 1, connectedTo("i-1", 1))
+		offline := h.addConnected("e-offline", 1, "i-1", 1)
 		if err := h.registry.MarkLost(t.Context(), "e-offline", offline.Epoch); err != nil {
 			t.Fatal(err)
 		}
@@ -109,8 +109,8 @@ func TestListDirections(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		eu := "eu"
 		h.add("a", 2)
-		h.add("b", 3, func(p *nodes.Patch) { p.Region = &eu })
-		h.add("c", 4, func(p *nodes.Patch) { p.Semantic = core.LangSet{"de", "fr"} })
+		h.add("b", 3, func(p *core.Change) { p.Region = eu })
+		h.add("c", 4, func(p *core.Change) { p.Semantic = core.LangSet{"de", "fr"} })
 		h.add("drained", 5)
 		if _, err := h.registry.Drain(t.Context(), "drained", true); err != nil {
 			t.Fatal(err)
@@ -159,8 +159,8 @@ func TestListDirections(t *testing.T) {
 // TestListDirectionsNamesUncoveredPools: a direction that has ready nodes names the pools, and the tenants, that have none.
 func TestListDirectionsNamesUncoveredPools(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		has := func(service string) func(*nodes.Patch) {
-			return func(p *nodes.Patch) { p.Services = []core.Service{{ID: service, Status: core.ServiceReady}} }
+		has := func(service string) func(*core.Change) {
+			return func(p *core.Change) { p.Services = []core.Service{{ID: service, Status: core.ServiceReady}} }
 		}
 		h.add("b1", 2, has("b"))
 		h.add("b2", 2, has("b"))
@@ -200,7 +200,7 @@ func TestListDirectionsInPages(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		langs := core.LangSet{"de", "en", "es", "fr", "it", "ja", "ko", "pt", "ru", "zh"}
 		for i := range langs {
-			h.add(core.NodeID(fmt.Sprint("node-", i)), 1, func(p *nodes.Patch) { p.Semantic = slices.Clone(langs[:i+1]) })
+			h.add(core.NodeID(fmt.Sprint("node-", i)), 1, func(p *core.Change) { p.Semantic = slices.Clone(langs[:i+1]) })
 		}
 		for _, limit := range []int{1, 7, 89, 90, 1000} {
 			seen, after := map[core.Direction]int{}, core.Direction{}

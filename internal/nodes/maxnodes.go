@@ -18,15 +18,15 @@ func newKeyLimits() keyLimits {
 	return keyLimits{mu: run.NewMutex("nodes_registering"), registering: make(map[string]map[core.NodeID]int)}
 }
 
-// begin counts a node that registers, until end is called. It refuses the node if as many as its key allows are registered with the key.
-func (l *keyLimits) begin(f *fleet.Fleet, id core.NodeID, p *Patch) (end func(), e *wire.Error) {
-	if p.MaxNodes == 0 || p.Key == nil {
+// begin counts a node that registers, until end is called. It refuses the node if as many as its key allows are registered with the key; 0:
+// any number.
+func (l *keyLimits) begin(f *fleet.Fleet, id core.NodeID, key string, limit int) (end func(), e *wire.Error) {
+	if limit == 0 {
 		return func() {}, nil
 	}
-	key := *p.Key
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := l.countOthers(f, id, key); n >= p.MaxNodes {
+	if n := l.countOthers(f, id, key); n >= limit {
 		return nil, wire.FieldErrorf(wire.RateLimited, "node_id",
 			"%d nodes are registered with this key, which is its maximum (max_nodes): stop one, or use another key", n).RetryIn(nameRetry)
 	}

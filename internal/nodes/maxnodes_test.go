@@ -16,8 +16,7 @@ import (
 // TestMaxNodesWhileRegistering: nodes that are registering count as registered, so that a key does not register more than it may while
 // the store is slow. After the store has failed the key may register as many as before.
 func TestMaxNodesWhileRegistering(t *testing.T) {
-	key := "two"
-	limited := func(p *nodes.Patch) { p.Key, p.MaxNodes = &key, 2 }
+	limited := func(p *core.Change) { p.Key = "two" }
 	run(t, func(t *testing.T, h *harness) {
 		for _, down := range []bool{true, false} {
 			h.store.down.Store(down)
@@ -26,7 +25,7 @@ func TestMaxNodesWhileRegistering(t *testing.T) {
 			var accepted, limitedCount, failed atomic.Int32
 			for i := range 10 {
 				go func() {
-					_, err := h.registry.Register(t.Context(), core.NodeID(fmt.Sprint("two-", i)), patchOf(1, limited), store.Activity{})
+					_, err := h.registry.Register(t.Context(), core.NodeID(fmt.Sprint("two-", i)), changeOf(1, limited), nodes.Caller{MaxNodes: 2}, store.Activity{})
 					var e *wire.Error
 					switch {
 					case err == nil:

@@ -107,18 +107,26 @@ type Registered struct {
 	WasSilent bool
 }
 
+// Caller is what is known of the sender of a change, beside what it declares.
+type Caller struct {
+	Connection uint64 // the number of its connection; 0: none
+	MaxNodes   int    // how many nodes may be registered with its key; 0: any number
+	Secret     string // that it shows; empty: none
+}
+
 // Register starts a new epoch of a node. A node without an id gets one.
-func (r *Registry) Register(ctx context.Context, id core.NodeID, p Patch, a store.Activity) (Registered, error) {
+func (r *Registry) Register(ctx context.Context, id core.NodeID, c core.Change, by Caller, a store.Activity) (Registered, error) {
 	if id == "" {
 		id = NewID()
 	}
-	p.normalise()
-	end, e := r.limits.begin(r.fleet, id, &p)
+	c.Normalise()
+	end, e := r.limits.begin(r.fleet, id, c.Key, by.MaxNodes)
 	if e != nil {
 		return Registered{}, e
 	}
 	defer end()
-	return r.register(ctx, store.RegisterParams{Node: p.Declare(id), Load: p.load(), Activity: a, Connection: p.Connection}, p.Secret)
+	return r.register(ctx, store.RegisterParams{Node: c.Declare(id), Load: c.ReportedLoad(), Activity: a, Connection: by.Connection},
+		by.Secret)
 }
 
 // NewID makes an id for a node that has none.
@@ -237,7 +245,8 @@ type Heartbeat struct {
 	Node     core.NodeID
 	Epoch    core.Epoch // 0: the node did not send one
 	Seq      uint64     // 0: the node does not number its heartbeats
-	Patch    Patch
+	Change   core.Change
+	Caller   Caller
 	Activity store.Activity
 	// Registers is set for a caller that was not shown to be a registered node: its heartbeat may only register the node.
 	Registers bool
@@ -253,7 +262,7 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 	if e := r.CheckName(b.Node); e != nil {
 		return Registered{}, e
 	}
-	b.Patch.normalise()
+	b.Change.Normalise()
 	var known *core.Node
 	if !b.Registers {
 		var err error
@@ -276,14 +285,14 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 			}
 			return Registered{}, nil // a later heartbeat arrived first and contains everything
 		case store.OK:
-			if !b.Patch.isContainedIn(result.Node) {
-				known = result.Node // it had changed since this instance last read it: apply the patch to that
+			if !b.Change.IsContainedIn(result.Node) {
+				known = result.Node // it had changed since this instance last read it: apply the change to that
 				continue
 			}
-			if result.Node.Disconnected && (b.Patch.Connection != 0 || result.Node.Callback != "") {
+			if result.Node.Disconnected && (b.Caller.Connection != 0 || result.Node.Callback != "") {
 				// It has a callback_url now, or the store has lost that it is connected again.
 				if _, err := r.connect(ctx, store.ConnectParams{Node: b.Node, Epoch: result.Node.Epoch,
-					Connection: b.Patch.Connection}); err != nil {
+					Connection: b.Caller.Connection}); err != nil {
 					return Registered{}, err
 				}
 			}
@@ -291,18 +300,19 @@ func (r *Registry) Heartbeat(ctx context.Context, b Heartbeat) (Registered, erro
 		}
 		known = nil
 	}
-	if !b.Patch.Full() || b.Patch.Connection != 0 {
+	if !b.Change.IsFull() || b.Caller.Connection != 0 {
 		// A connected node is registered by the instance that has its connection, from all that it has declared over it.
 		return Registered{}, wire.FieldErrorf(wire.NotFound, "node_id",
 			"no node %s is registered; register again with POST /v1/node/register", b.Node)
 	}
-	end, e := r.limits.begin(r.fleet, b.Node, &b.Patch)
+	end, e := r.limits.begin(r.fleet, b.Node, b.Change.Key, b.Caller.MaxNodes)
 	if e != nil {
 		return Registered{}, e
 	}
 	defer end()
-	return r.register(ctx, store.RegisterParams{Node: b.Patch.Declare(b.Node), Load: b.Patch.load(), Activity: b.Activity, Returning: true},
-		b.Patch.Secret)
+	return r.register(ctx, store.RegisterParams{Node: b.Change.Declare(b.Node), Load: b.Change.ReportedLoad(), Activity: b.Activity,
+		Returning: true},
+		b.Caller.Secret)
 }
 
 // knownDeclaration returns the declaration of a node, from the fleet or the store; nil if the node is unknown.
@@ -320,14 +330,14 @@ func (r *Registry) knownDeclaration(ctx context.Context, id core.NodeID) (*core.
 	return nil, r.storeError(ctx, "heartbeat", err)
 }
 
-// storeHeartbeat writes a heartbeat, with a new declaration if the patch changes the known one.
+// storeHeartbeat writes a heartbeat, with a new declaration if the change changes the known one.
 func (r *Registry) storeHeartbeat(ctx context.Context, b *Heartbeat, known *core.Node, again bool) (store.HeartbeatResult, error) {
 	p := store.HeartbeatParams{
-		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Repeat: again, Known: known, Load: b.Patch.load(), Activity: b.Activity,
+		Node: b.Node, Epoch: b.Epoch, Seq: b.Seq, Repeat: again, Known: known, Load: b.Change.ReportedLoad(), Activity: b.Activity,
 	}
-	if !b.Patch.isContainedIn(known) {
+	if !b.Change.IsContainedIn(known) {
 		next := *known
-		b.Patch.Apply(&next)
+		b.Change.Apply(&next.Declaration)
 		p.Declared = &next
 	}
 	return r.store.Heartbeat(ctx, p)

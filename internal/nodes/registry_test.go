@@ -54,7 +54,7 @@ func TestRegisterPassesJobsOn(t *testing.T) {
 		h.jobs.notified = nil
 		h.jobs.stop = []store.ActiveJob{{Job: "stray", Attempt: 2}, {Job: "kept", Attempt: 1}}
 		listed := []store.ActiveJob{{Job: "kept", Attempt: 1}, {Job: "stray", Attempt: 2}}
-		r, err := h.registry.Register(t.Context(), "a", patchOf(4), store.Activity{Lists: true, Active: listed})
+		r, err := h.registry.Register(t.Context(), "a", changeOf(4), nodes.Caller{}, store.Activity{Lists: true, Active: listed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestRegisterPassesJobsOn(t *testing.T) {
 func TestRegisterFailsIfJobsCannotBeRebound(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		h.jobs.rebindErr = errors.New("the store is down")
-		if _, err := h.registry.Register(t.Context(), "a", patchOf(1), store.Activity{}); !errors.Is(err, h.jobs.rebindErr) {
+		if _, err := h.registry.Register(t.Context(), "a", changeOf(1), nodes.Caller{}, store.Activity{}); !errors.Is(err, h.jobs.rebindErr) {
 			t.Errorf("error %v, want that of RebindJobs", err)
 		}
 	})
@@ -101,22 +101,22 @@ func TestRegisterCountsNodesTakenOver(t *testing.T) {
 				t.Errorf("%v takeovers, want %v", got, want)
 			}
 		}
-		h.add("a", 1, connectedTo("i-1", 1))
-		h.add("a", 1, connectedTo("i-1", 2))
+		h.addConnected("a", 1, "i-1", 1)
+		h.addConnected("a", 1, "i-1", 2)
 		count(0)
-		node := h.add("a", 1, connectedTo("i-2", 3))
+		node := h.addConnected("a", 1, "i-2", 3)
 		count(1)
 		if err := h.registry.MarkLost(t.Context(), "a", node.Epoch); err != nil {
 			t.Fatal(err)
 		}
-		h.add("a", 1, connectedTo("i-1", 4)) // it was offline
+		h.addConnected("a", 1, "i-1", 4) // it was offline
 		count(1)
 	})
 }
 
 func TestRestoreNodeRegistersTheWholeDeclaration(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
-		declared := *h.add("a", 3, connectedTo("i-1", 1), func(p *nodes.Patch) { p.Models = []string{"m"} })
+		declared := *h.addConnected("a", 3, "i-1", 1, func(p *core.Change) { p.Models = []string{"m"} })
 		if _, err := h.mem.Remove(t.Context(), store.RemoveParams{Node: "a"}); err != nil {
 			t.Fatal(err)
 		}
@@ -148,7 +148,7 @@ func TestStoreErrorsAreRetryable(t *testing.T) {
 		ctx := t.Context()
 		node := h.add("a", 1)
 		h.wantStoreDown("register", func() error {
-			_, err := h.registry.Register(ctx, "b", patchOf(1), store.Activity{})
+			_, err := h.registry.Register(ctx, "b", changeOf(1), nodes.Caller{}, store.Activity{})
 			return err
 		})
 		for _, id := range []core.NodeID{"a", "b"} { // known to the fleet and not
@@ -176,7 +176,7 @@ func TestStoreErrorsAreRetryable(t *testing.T) {
 			return err
 		})
 		h.wantStoreDown("heartbeat", func() error {
-			return h.registry.ReportUnavailable(ctx, nodes.Unavailable{Node: "not-in-view", Service: "asr"})
+			return h.registry.ReportUnavailable(ctx, core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "not-in-view", Service: "asr"}})
 		})
 		if got := h.stored("a").Node; !got.SameDeclaration(node) {
 			t.Errorf("the node changed while the store was down: %+v", got)
@@ -216,14 +216,14 @@ func TestUnprovenHeartbeatOnlyRegisters(t *testing.T) {
 		cfg := nodes.Config{Instance: "i-1", Presence: timing.Presence, RequireSecret: true}
 		registry := nodes.New(cfg, &failingStore{Store: mem}, fleet.New(timing.Presence), new(fakeJobs).parts(), telemetry.New(),
 			slog.New(slog.DiscardHandler))
-		first, err := registry.Register(t.Context(), "a", patchOf(2), store.Activity{})
+		first, err := registry.Register(t.Context(), "a", changeOf(2), nodes.Caller{}, store.Activity{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		evil := "http://127.0.0.1:666/"
-		for name, p := range map[string]nodes.Patch{"partial": {Callback: &evil},
-			"full": patchOf(0, func(p *nodes.Patch) { p.Callback = &evil })} {
-			_, err := registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: p, Registers: true})
+		for name, p := range map[string]core.Change{"partial": {Declaration: core.Declaration{Callback: evil}},
+			"full": changeOf(0, func(p *core.Change) { p.Callback = evil })} {
+			_, err := registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Change: p, Registers: true})
 			var e *wire.Error
 			if !errors.As(err, &e) || e.Code != wire.NotFound && e.Code != wire.NameInUse {
 				t.Errorf("a %s heartbeat: %v", name, err)
@@ -237,10 +237,10 @@ func TestUnprovenHeartbeatOnlyRegisters(t *testing.T) {
 		if removed, err := mem.Remove(t.Context(), store.RemoveParams{Node: "a", Epoch: first.Node.Epoch}); err != nil || !removed {
 			t.Fatal(removed, err)
 		}
-		if _, err := registry.Register(t.Context(), "a", patchOf(2), store.Activity{}); !isCode(err, wire.NameInUse) {
+		if _, err := registry.Register(t.Context(), "a", changeOf(2), nodes.Caller{}, store.Activity{}); !isCode(err, wire.NameInUse) {
 			t.Errorf("a registration without its secret: %v", err)
 		}
-		if _, err := registry.Register(t.Context(), "a", patchOf(2, func(p *nodes.Patch) { p.Secret = first.Secret }),
+		if _, err := registry.Register(t.Context(), "a", changeOf(2), nodes.Caller{Secret: first.Secret},
 			store.Activity{}); err != nil {
 			t.Errorf("a registration with its secret: %v", err)
 		}

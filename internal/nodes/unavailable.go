@@ -7,17 +7,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 )
 
-// Unavailable is a node's report that a service it declared is not available.
-type Unavailable struct {
-	Node    core.NodeID
-	Service string
-	Version string // of the service; empty: all its versions
-	Reason  core.UnavailableReason
-	Detail  string
-	Job     core.JobID // the job that failed because of it; empty: none
-	Attempt int
-}
-
 // UnavailableQueue takes services that nodes have reported as unavailable, to mark them later. Enqueue never waits.
 type UnavailableQueue interface {
 	Enqueue(s core.UnavailableService)
@@ -32,7 +21,7 @@ func (noQueue) Enqueue(core.UnavailableService) {}
 // ReportUnavailable accepts the report of a node that a service is unavailable: the service is queued to be marked, and the job that
 // failed because of it is retried at once, whether or not it will be marked. A report about a job that the node never held changes
 // nothing.
-func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
+func (r *Registry) ReportUnavailable(ctx context.Context, u core.UnavailableReport) error {
 	r.metrics.NAReceived.Inc()
 	if e := r.CheckName(u.Node); e != nil {
 		return e
@@ -51,10 +40,8 @@ func (r *Registry) ReportUnavailable(ctx context.Context, u Unavailable) error {
 			return err
 		}
 	}
-	r.cfg.Unavailable.Enqueue(core.UnavailableService{
-		Node: u.Node, Tenant: known.Tenant, Epoch: known.Epoch, NodeVersion: known.Version, Service: u.Service, Version: u.Version,
-		Reason: u.Reason,
-	})
+	u.Tenant, u.Epoch, u.NodeVersion = known.Tenant, known.Epoch, known.Version
+	r.cfg.Unavailable.Enqueue(u.UnavailableService)
 	if holds {
 		return r.jobs.Reports.Fail(ctx, report, core.ReasonModelNotAvailable, u.Detail)
 	}

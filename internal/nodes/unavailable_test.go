@@ -17,18 +17,18 @@ import (
 func TestUnavailableServiceIsQueued(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		tenant := core.TenantID("acme")
-		n := h.add("a", 1, func(p *nodes.Patch) { p.Tenant = &tenant })
+		n := h.add("a", 1, func(p *core.Change) { p.Tenant = tenant })
 		h.store.down.Store(true)
-		u := nodes.Unavailable{Node: "a", Service: "asr", Version: "2", Reason: core.UnavailableInstalling}
+		u := core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "a", Service: "asr", Version: "2", Reason: core.UnavailableInstalling}}
 		if err := h.registry.ReportUnavailable(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
 		h.store.down.Store(false)
 		slots := 2
-		if _, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Patch: nodes.Patch{MaxJobs: &slots}}); err != nil {
+		if _, err := h.registry.Heartbeat(t.Context(), nodes.Heartbeat{Node: "a", Change: core.Change{Declaration: core.Declaration{MaxJobs: slots}}}); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "nmt"}); err != nil {
+		if err := h.registry.ReportUnavailable(t.Context(), core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "a", Service: "nmt"}}); err != nil {
 			t.Fatal(err)
 		}
 		want := []core.UnavailableService{
@@ -42,7 +42,7 @@ func TestUnavailableServiceIsQueued(t *testing.T) {
 		if len(h.jobs.failed) != 0 {
 			t.Errorf("a report without a job failed %v", h.jobs.failed)
 		}
-		wantCode(t, h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "unknown", Service: "asr"}), wire.NotFound)
+		wantCode(t, h.registry.ReportUnavailable(t.Context(), core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "unknown", Service: "asr"}}), wire.NotFound)
 		if len(h.queued.services) != 2 {
 			t.Errorf("the report of an unknown node is queued: %+v", h.queued.services)
 		}
@@ -56,11 +56,11 @@ func TestUnavailableReportFailsTheJobAtOnce(t *testing.T) {
 		h.jobs.holds = true
 		began := time.Now()
 		for range 10_000 {
-			if err := h.registry.ReportUnavailable(t.Context(), nodes.Unavailable{Node: "a", Service: "s"}); err != nil {
+			if err := h.registry.ReportUnavailable(t.Context(), core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "a", Service: "s"}}); err != nil {
 				t.Fatal(err)
 			}
 		}
-		u := nodes.Unavailable{Node: "a", Service: "s", Job: "job-1", Attempt: 2}
+		u := core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "a", Service: "s"}, Job: "job-1", Attempt: 2}
 		if err := h.registry.ReportUnavailable(t.Context(), u); err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestUnavailableReportFailsTheJobAtOnce(t *testing.T) {
 func TestUnavailableReportAboutAJobOfAnotherNode(t *testing.T) {
 	run(t, func(t *testing.T, h *harness) {
 		h.add("a", 1)
-		u := nodes.Unavailable{Node: "a", Service: "asr", Job: "job-1", Attempt: 1}
+		u := core.UnavailableReport{UnavailableService: core.UnavailableService{Node: "a", Service: "asr"}, Job: "job-1", Attempt: 1}
 		h.jobs.checkErr = errors.New("not the holder")
 		if err := h.registry.ReportUnavailable(t.Context(), u); !errors.Is(err, h.jobs.checkErr) {
 			t.Errorf("error %v, want that of CheckHolder", err)

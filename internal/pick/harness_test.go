@@ -39,8 +39,8 @@ func seeded(seed uint64) func(int) int { return rand.New(rand.NewPCG(seed, 1)).I
 func declared(id core.NodeID, changes ...func(*core.Node)) *core.Node {
 	n := &core.Node{
 		ID: id, Epoch: 1, Revision: 1, Version: 1,
-		Health: core.HealthReady, MaxJobs: 4, Callback: "http://" + string(id),
-		Capability: core.Capability{Semantic: core.NewLangSet("de", "en"), TTS: core.NewLangSet("de"), AnyPair: true},
+		Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://" + string(id),
+			Capability: core.Capability{Semantic: core.NewLangSet("de", "en"), TTS: core.NewLangSet("de"), AnyPair: true}},
 	}
 	for _, change := range changes {
 		change(n)

@@ -47,7 +47,7 @@ func TestPoolsWhileNodesChange(t *testing.T) {
 		shared.set(&shared.isSilent, true)
 		const changes = 100
 		for i := range changes {
-			n := core.Node{ID: core.NodeID(fmt.Sprint("n", i)), Health: core.HealthReady, MaxJobs: 1}
+			n := core.Node{ID: core.NodeID(fmt.Sprint("n", i)), Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 1}}
 			if _, err := shared.watched.Register(t.Context(), store.RegisterParams{Node: n, Load: core.UnknownLoad}); err != nil {
 				t.Fatal(err)
 			}

@@ -49,7 +49,7 @@ func newReader(t testing.TB, division *core.Pools, l pools.Ledger) (*pools.Reade
 
 // declared is the status of a node with services, which are of the types of their names.
 func declared(id core.NodeID, services ...string) store.NodeStatus {
-	n := &core.Node{ID: id, Epoch: 1, Revision: 1, Version: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://" + string(id)}
+	n := &core.Node{ID: id, Epoch: 1, Revision: 1, Version: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://" + string(id)}}
 	n.Capability = core.Capability{Semantic: core.NewLangSet("de", "en"), AnyPair: true}
 	for _, s := range services {
 		n.Capability.Services = append(n.Capability.Services, core.Service{ID: s, Type: s, Status: core.ServiceReady})

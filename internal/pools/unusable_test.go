@@ -84,7 +84,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add([]byte(`{"buckets":3,"seed":18446744073709551615,"affinity_seconds":-1}`))
 	f.Add([]byte(`{"pools":[{"id":"gold","name":"Gold","required_services":["asr@>=2,<3","nmt"]},{"id":"silver"}],"tenant_overrides":{"acme":"gold"},"scope":"all_required","strict":true}`))
-	n := &core.Node{ID: "n", Capability: core.Capability{Services: []core.Service{{ID: "asr", Version: "2.1", Status: core.ServiceReady}}}}
+	n := &core.Node{ID: "n", Declaration: core.Declaration{Capability: core.Capability{Services: []core.Service{{ID: "asr", Version: "2.1", Status: core.ServiceReady}}}}}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		division, err := pools.Decode(body)
 		if err != nil {
@@ -99,7 +99,7 @@ func FuzzDecode(f *testing.F) {
 		division.Assign(n)
 		for _, id := range division.IDs() {
 			division.Eligible(id, &core.Options{RequiredServices: []string{"asr@>=2", "nmt"}})
-			division.Assign(&core.Node{ID: "pinned", Pool: id})
+			division.Assign(&core.Node{ID: "pinned", Declaration: core.Declaration{Pool: id}})
 		}
 	})
 }

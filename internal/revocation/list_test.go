@@ -85,7 +85,7 @@ func TestRevokedCallers(t *testing.T) {
 // TestRevokedNodes: a node is revoked by its name, or by the key or the tenant with which it registered before that.
 func TestRevokedNodes(t *testing.T) {
 	t.Parallel()
-	node := core.Node{ID: "gpu-1", Key: "gpus", Tenant: "acme", Epoch: core.Epoch(earlier.UnixMicro())}
+	node := core.Node{ID: "gpu-1", Declaration: core.Declaration{Key: "gpus", Tenant: "acme"}, Epoch: core.Epoch(earlier.UnixMicro())}
 	later, shared := node, node
 	later.Epoch, shared.Tenant, shared.Key = core.Epoch(revokedAt.UnixMicro()), "", ""
 	for _, c := range []struct {

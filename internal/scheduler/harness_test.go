@@ -334,15 +334,15 @@ func withoutRetries(c *config.Config) {
 	c.Scheduler.TaskBinding.ReservedTTLSeconds = 61
 }
 
-func declaration(langs ...core.Lang) nodes.Patch {
+func declaration(langs ...core.Lang) core.Change {
 	slots, url := 1000, "http://127.0.0.1:9/jobs"
-	return nodes.Patch{Semantic: langs, MaxJobs: &slots, Callback: &url}
+	return core.Change{Declaration: core.Declaration{Capability: core.Capability{Semantic: langs}, MaxJobs: slots, Callback: url}}
 }
 
 func register(t *testing.T, in *instance, id core.NodeID, langs ...core.Lang) {
 	t.Helper()
 	retryWhileDown(t, func() error {
-		_, err := in.Nodes.Register(t.Context(), id, declaration(langs...), store.Activity{Lists: true})
+		_, err := in.Nodes.Register(t.Context(), id, declaration(langs...), nodes.Caller{}, store.Activity{Lists: true})
 		return err
 	})
 }

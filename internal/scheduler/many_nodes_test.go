@@ -26,7 +26,7 @@ import (
 var manyNodes = flag.Int("many-nodes", 600, "how many nodes TestReadyMeansEveryNodeIsKnown and TestLosingMostNodesAtOnce have")
 
 // registerMany registers many nodes with an instance, some of them concurrently.
-func registerMany(t *testing.T, in *instance, n int, declare func(i int) nodes.Patch) []core.NodeID {
+func registerMany(t *testing.T, in *instance, n int, declare func(i int) core.Change) []core.NodeID {
 	t.Helper()
 	ids := make([]core.NodeID, n)
 	next := make(chan int)
@@ -36,7 +36,7 @@ func registerMany(t *testing.T, in *instance, n int, declare func(i int) nodes.P
 			for i := range next {
 				ids[i] = core.NodeID(fmt.Sprintf("many-%d", i))
 				retryWhileDown(t, func() error {
-					_, err := in.Nodes.Register(t.Context(), ids[i], declare(i), store.Activity{Lists: true})
+					_, err := in.Nodes.Register(t.Context(), ids[i], declare(i), nodes.Caller{}, store.Activity{Lists: true})
 					return err
 				})
 			}
@@ -63,7 +63,7 @@ func TestReadyMeansEveryNodeIsKnown(t *testing.T) {
 	instances := startCluster(t, redis.URL(), cfg, transport)
 	language := func(i int) core.Lang { return core.Lang(fmt.Sprintf("q%c%c", 'a'+i/20, 'a'+i%20)) }
 	every := *manyNodes / directions
-	registerMany(t, instances[0], *manyNodes, func(i int) nodes.Patch {
+	registerMany(t, instances[0], *manyNodes, func(i int) core.Change {
 		if i%every == 0 && i/every < directions {
 			return declaration(language(i/every), "zh")
 		}
@@ -231,7 +231,7 @@ func TestLosingMostNodesAtOnce(t *testing.T) {
 	stalls := detectStalls(t)
 	healthy := *manyNodes / 50
 	all := &manyHeartbeats{t: t, cluster: instances, interval: cfg.Scheduler.Nodes.HeartbeatIntervalMS.Duration()}
-	all.ids = registerMany(t, instances[0], *manyNodes, func(int) nodes.Patch { return declaration("en", "zh") })
+	all.ids = registerMany(t, instances[0], *manyNodes, func(int) core.Change { return declaration("en", "zh") })
 	all.accepted = make([]atomic.Int64, *manyNodes)
 	all.alive.Store(int64(*manyNodes))
 	ctx, stop := context.WithCancel(t.Context())

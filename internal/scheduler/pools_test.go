@@ -136,13 +136,13 @@ func (p *poolTraffic) declare(id core.NodeID, register bool) {
 	last := len(p.services[id])
 	p.services[id] = append(p.services[id], recorded[[]core.Service]{value: services})
 	p.mu.Unlock()
-	patch := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url, Services: services}
+	patch := core.Change{Declaration: core.Declaration{MaxJobs: slots, Callback: url, Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}, Services: services}}}
 	for in := p.instances.anyInstance(); p.ctx.Err() == nil; run.Sleep(p.ctx, 20*time.Millisecond) {
 		var err error
 		if register {
-			_, err = in.Nodes.Register(p.ctx, id, patch, store.Activity{})
+			_, err = in.Nodes.Register(p.ctx, id, patch, nodes.Caller{}, store.Activity{})
 		} else {
-			_, err = in.Nodes.Heartbeat(p.ctx, nodes.Heartbeat{Node: id, Patch: nodes.Patch{Services: services}})
+			_, err = in.Nodes.Heartbeat(p.ctx, nodes.Heartbeat{Node: id, Change: core.Change{Declaration: core.Declaration{Capability: core.Capability{Services: services}}}})
 		}
 		if err == nil {
 			p.mu.Lock()
@@ -172,7 +172,7 @@ func (p *poolTraffic) check(to *core.Node, a *wire.Assignment) {
 	var pools []core.PoolID
 	for _, services := range recent(p.services[to.ID]) {
 		for _, division := range recent(p.divisions) {
-			n := core.Node{ID: to.ID, Capability: core.Capability{Services: services}}
+			n := core.Node{ID: to.ID, Declaration: core.Declaration{Capability: core.Capability{Services: services}}}
 			pools = append(pools, division.Assign(&n).Pool)
 		}
 	}
@@ -310,8 +310,8 @@ func TestCapacityOfADirectionInPools(t *testing.T) {
 	})
 	slots, url := 3, "http://127.0.0.1:9/jobs"
 	for i, service := range []string{"x", "y", "z"} {
-		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url, Services: []core.Service{{ID: service, Status: core.ServiceReady}}}
-		if _, err := s.Nodes.Register(t.Context(), core.NodeID(fmt.Sprint("n", i)), p, store.Activity{}); err != nil {
+		p := core.Change{Declaration: core.Declaration{MaxJobs: slots, Callback: url, Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}, Services: []core.Service{{ID: service, Status: core.ServiceReady}}}}}
+		if _, err := s.Nodes.Register(t.Context(), core.NodeID(fmt.Sprint("n", i)), p, nodes.Caller{}, store.Activity{}); err != nil {
 			t.Fatal(err)
 		}
 	}

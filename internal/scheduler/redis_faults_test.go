@@ -121,9 +121,9 @@ func TestWithoutTheStoreNothingIsGranted(t *testing.T) {
 			s, _ := runTest(t, func() *scheduler.Scheduler { return newSchedulerWith(t, cfg, transport) })
 			slots, url := 10_000, "http://127.0.0.1:9/jobs"
 			for i := range 4 {
-				p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
+				p := core.Change{Declaration: core.Declaration{Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, MaxJobs: slots, Callback: url}}
 				retryUntilOK(t, func() error {
-					_, err := s.Nodes.Register(t.Context(), core.NodeID(fmt.Sprintf("n%d", i)), p, store.Activity{})
+					_, err := s.Nodes.Register(t.Context(), core.NodeID(fmt.Sprintf("n%d", i)), p, nodes.Caller{}, store.Activity{})
 					return err
 				})
 			}

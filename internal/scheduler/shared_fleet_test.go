@@ -134,7 +134,7 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 	}
 	declare := func(langs ...core.Lang) {
 		t.Helper()
-		beat := nodes.Heartbeat{Node: "n", Patch: declaration(langs...), Activity: store.Activity{Lists: true}}
+		beat := nodes.Heartbeat{Node: "n", Change: declaration(langs...), Activity: store.Activity{Lists: true}}
 		retryWhileDown(t, func() error {
 			_, err := instances[0].Nodes.Heartbeat(t.Context(), beat)
 			return err

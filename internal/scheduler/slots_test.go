@@ -113,9 +113,9 @@ func TestNoRefusalWhileASlotIsFree(t *testing.T) {
 	var ids []core.NodeID
 	for id := range local.nodes {
 		ids = append(ids, id)
-		p := nodes.Patch{Semantic: core.LangSet{"en", "zh"}, MaxJobs: &slots, Callback: &url}
+		p := core.Change{Declaration: core.Declaration{Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, MaxJobs: slots, Callback: url}}
 		retryWhileDown(t, func() error {
-			_, err := instances.anyInstance().Nodes.Register(t.Context(), id, p, store.Activity{})
+			_, err := instances.anyInstance().Nodes.Register(t.Context(), id, p, nodes.Caller{}, store.Activity{})
 			return err
 		})
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/waiting"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -25,9 +26,9 @@ func TestCancelWaitingOfAnotherInstance(t *testing.T) {
 	withoutRetries(&cfg)
 	instances := startCluster(t, redistest.Start(t).URL(), cfg, fleet.Direct(nil))
 	node := declaration("en", "zh")
-	*node.MaxJobs = 1
+	node.MaxJobs = 1
 	retryWhileDown(t, func() error {
-		_, err := instances[0].Nodes.Register(t.Context(), "node-a", node, store.Activity{Lists: true})
+		_, err := instances[0].Nodes.Register(t.Context(), "node-a", node, nodes.Caller{}, store.Activity{Lists: true})
 		return err
 	})
 	waitUntil(t, "the node is seen", 10*time.Second, func() bool { return instances.allSee("node-a") })

@@ -124,17 +124,18 @@ func (h *nodeHandlers) register(ctx context.Context, given *compat.RegisterReque
 	if e := checkNode(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
-	p, a, e := h.read.Registration(&in.Declaration)
+	c, a, e := h.read.Registration(&in.Declaration)
 	if e != nil {
 		return nil, e
 	}
-	if e := convert.SetTenant(principalOf(ctx), &p); e != nil {
+	if e := convert.SetTenant(principalOf(ctx), &c); e != nil {
 		return nil, e
 	}
-	if p.Secret, e = nodeToken(in.NodeToken); e != nil {
+	by := nodes.Caller{MaxNodes: principalOf(ctx).MaxNodes}
+	if by.Secret, e = nodeToken(in.NodeToken); e != nil {
 		return nil, e
 	}
-	r, err := h.registry.Register(ctx, core.NodeID(in.NodeID), p, a)
+	r, err := h.registry.Register(ctx, core.NodeID(in.NodeID), c, by, a)
 	if err != nil {
 		return nil, err
 	}
@@ -159,21 +160,20 @@ func (h *nodeHandlers) handleHeartbeat(ctx context.Context, given *compat.Heartb
 	if e := checkNode(ctx, core.NodeID(in.NodeID)); e != nil {
 		return nil, e
 	}
-	p, e := h.read.Declaration(&in.Declaration)
-	if e != nil {
+	b := nodes.Heartbeat{Node: core.NodeID(in.NodeID), Caller: nodes.Caller{MaxNodes: principalOf(ctx).MaxNodes}}
+	var e *wire.Error
+	if b.Change, e = h.read.Declaration(&in.Declaration); e != nil {
 		return nil, e
 	}
-	if e := convert.SetTenant(principalOf(ctx), &p); e != nil {
+	if e := convert.SetTenant(principalOf(ctx), &b.Change); e != nil {
 		return nil, e
 	}
-	a, e := convert.Activity(&in.Declaration)
-	if e != nil {
+	if b.Activity, e = convert.Activity(&in.Declaration); e != nil {
 		return nil, e
 	}
-	if p.Secret, e = nodeToken(in.NodeToken); e != nil {
+	if b.Caller.Secret, e = nodeToken(in.NodeToken); e != nil {
 		return nil, e
 	}
-	b := nodes.Heartbeat{Node: core.NodeID(in.NodeID), Patch: p, Activity: a}
 	if b.Epoch, e = optionalEpoch(in.Epoch); e != nil {
 		return nil, e
 	}

@@ -109,8 +109,8 @@ func benchNode(i int) store.NodeStatus {
 	return store.NodeStatus{
 		Load: core.Load{CPU: float64(i%100) / 100, GPU: -1, Memory: -1}, Occupancy: store.Occupancy{Max: 4},
 		Node: &core.Node{
-			ID: core.NodeID(fmt.Sprintf("gpu-%05d", i)), Epoch: 1, Revision: 1, Version: 1, Health: core.HealthReady, MaxJobs: 4, Owner: "i-1", Region: "eu",
-			Capability: core.Capability{Semantic: core.NewLangSet("de", "en", "fr", core.Lang(fmt.Sprintf("x%c", 'a'+i%26))), AnyPair: true},
+			ID: core.NodeID(fmt.Sprintf("gpu-%05d", i)), Epoch: 1, Revision: 1, Version: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Owner: "i-1", Region: "eu",
+				Capability: core.Capability{Semantic: core.NewLangSet("de", "en", "fr", core.Lang(fmt.Sprintf("x%c", 'a'+i%26))), AnyPair: true}},
 		},
 	}
 }

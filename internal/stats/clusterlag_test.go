@@ -112,7 +112,7 @@ func TestUsedSlots(t *testing.T) {
 	t.Parallel()
 	f := fleet.New(time.Hour)
 	for i := range 3 {
-		n := &core.Node{ID: core.NodeID(fmt.Sprint("n", i)), Epoch: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/"}
+		n := &core.Node{ID: core.NodeID(fmt.Sprint("n", i)), Epoch: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/"}}
 		f.Update(store.NodeStatus{Node: n})
 		f.ObserveFree(f.Node(n.ID), 3, f.Now())
 	}

@@ -51,8 +51,8 @@ func TestCoverageOfPools(t *testing.T) {
 	update := func(id core.NodeID, service string, health core.Health) {
 		version++
 		n := &core.Node{
-			ID: id, Epoch: 1, Version: version, Revision: 1, Health: health, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
-			Capability: core.Capability{Semantic: zhEN, AnyPair: true, Services: []core.Service{{ID: service, Status: core.ServiceReady}}},
+			ID: id, Epoch: 1, Version: version, Revision: 1, Declaration: core.Declaration{Health: health, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
+				Capability: core.Capability{Semantic: zhEN, AnyPair: true, Services: []core.Service{{ID: service, Status: core.ServiceReady}}}},
 		}
 		n.Capability.Normalise()
 		f.Update(store.NodeStatus{Node: n})

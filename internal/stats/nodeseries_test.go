@@ -19,7 +19,7 @@ import (
 
 // seriesNode is a status of a node with four slots.
 func seriesNode(id core.NodeID, change ...func(*core.Node)) store.NodeStatus {
-	n := &core.Node{ID: id, Epoch: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:1/", Tenant: "acme"}
+	n := &core.Node{ID: id, Epoch: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:1/", Tenant: "acme"}}
 	for _, fn := range change {
 		fn(n)
 	}

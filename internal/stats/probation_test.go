@@ -20,8 +20,8 @@ func TestProbationIsSeen(t *testing.T) {
 		st, nodes := newStore(), fleet.New(24*time.Hour)
 		for _, id := range []core.NodeID{"a", "b", "c", "d", "e"} {
 			node := core.Node{
-				ID: id, Health: core.HealthReady, MaxJobs: 8, Callback: "http://127.0.0.1:9/",
-				Capability: core.Capability{Semantic: []core.Lang{"en", "zh"}, AnyPair: true},
+				ID: id, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 8, Callback: "http://127.0.0.1:9/",
+					Capability: core.Capability{Semantic: []core.Lang{"en", "zh"}, AnyPair: true}},
 			}
 			r, err := st.Register(t.Context(), store.RegisterParams{Node: node})
 			if err != nil {
@@ -76,7 +76,7 @@ func TestProbationIsSeen(t *testing.T) {
 func TestLostInstanceIsNoFailureOfItsNodes(t *testing.T) {
 	t.Parallel()
 	c := NewCounter("i-1", newStore(), 5*time.Second, discardLog)
-	nodes := map[core.NodeID]*core.Node{"socket": {ID: "socket"}, "http": {ID: "http", Callback: "http://127.0.0.1:9/"}}
+	nodes := map[core.NodeID]*core.Node{"socket": {ID: "socket"}, "http": {ID: "http", Declaration: core.Declaration{Callback: "http://127.0.0.1:9/"}}}
 	c.Follow(func(id core.NodeID) *core.Node { return nodes[id] })
 	for range 20 {
 		for _, id := range []core.NodeID{"socket", "http", "gone"} {

@@ -56,8 +56,8 @@ func BenchmarkSurvey(b *testing.B) {
 	}
 	for i := range 10_000 {
 		n := &core.Node{
-			ID: core.NodeID(fmt.Sprint("n", i)), Epoch: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
-			Capability: core.Capability{Semantic: langs, AnyPair: true, Services: []core.Service{{ID: "asr", Type: "asr", Status: core.ServiceReady}}},
+			ID: core.NodeID(fmt.Sprint("n", i)), Epoch: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
+				Capability: core.Capability{Semantic: langs, AnyPair: true, Services: []core.Service{{ID: "asr", Type: "asr", Status: core.ServiceReady}}}},
 		}
 		n.Capability.Normalise()
 		f.Update(store.NodeStatus{Node: n})

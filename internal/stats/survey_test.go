@@ -19,11 +19,11 @@ func TestServicesOfTheCatalogInStats(t *testing.T) {
 	t.Parallel()
 	f := fleet.New(time.Hour)
 	n := &core.Node{
-		ID: "n1", Epoch: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
-		Capability: core.Capability{Semantic: []core.Lang{"en", "es"}, AnyPair: true, Services: []core.Service{
-			{ID: "asr-en", Version: "1.9", Type: "asr", Status: core.ServiceReady},
-			{ID: "private", Version: "7", Type: "nmt", Status: core.ServiceStopped},
-		}},
+		ID: "n1", Epoch: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
+			Capability: core.Capability{Semantic: []core.Lang{"en", "es"}, AnyPair: true, Services: []core.Service{
+				{ID: "asr-en", Version: "1.9", Type: "asr", Status: core.ServiceReady},
+				{ID: "private", Version: "7", Type: "nmt", Status: core.ServiceStopped},
+			}}},
 	}
 	n.Capability.Normalise()
 	f.Update(store.NodeStatus{Node: n})

@@ -23,8 +23,8 @@ const presence = 15 * time.Second
 // node builds the status of a node: ready, four slots, English and German.
 func node(id core.NodeID, changes ...func(*store.NodeStatus)) store.NodeStatus {
 	s := store.NodeStatus{Load: core.UnknownLoad, Node: &core.Node{
-		ID: id, Epoch: 1, Revision: 1, Version: 1, Health: core.HealthReady, MaxJobs: 4, Owner: "i-1",
-		Capability: core.Capability{Semantic: core.NewLangSet("de", "en"), AnyPair: true},
+		ID: id, Epoch: 1, Revision: 1, Version: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Owner: "i-1",
+			Capability: core.Capability{Semantic: core.NewLangSet("de", "en"), AnyPair: true}},
 	}}
 	for _, change := range changes {
 		change(&s)

@@ -44,13 +44,13 @@ func variedNode(i int) core.NodeID { return core.NodeID(fmt.Sprintf("n%05d", i))
 // variedStatus makes a node that serves some of these classes. Of 16 nodes, three get no jobs.
 func variedStatus(i int) store.NodeStatus {
 	n := &core.Node{
-		ID: variedNode(i), Epoch: 1, Revision: 1, Version: 1, Health: core.HealthReady, MaxJobs: 4, Callback: "http://n",
-		Region: fmt.Sprint("region-", i%4),
-		Capability: core.Capability{
-			Semantic: core.NewLangSet(variedLangs[i%8], variedLangs[(i+1)%8], variedLangs[(i+3)%8]), AnyPair: true,
-			Features: []string{fmt.Sprint("feature-", 8+i%7)},
-			Services: []core.Service{{ID: fmt.Sprint("service-", 4+i%5), Status: core.ServiceReady}},
-		},
+		ID: variedNode(i), Epoch: 1, Revision: 1, Version: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://n",
+			Region: fmt.Sprint("region-", i%4),
+			Capability: core.Capability{
+				Semantic: core.NewLangSet(variedLangs[i%8], variedLangs[(i+1)%8], variedLangs[(i+3)%8]), AnyPair: true,
+				Features: []string{fmt.Sprint("feature-", 8+i%7)},
+				Services: []core.Service{{ID: fmt.Sprint("service-", 4+i%5), Status: core.ServiceReady}},
+			}},
 	}
 	s := store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: 4}}
 	switch i % 16 {

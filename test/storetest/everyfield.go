@@ -58,7 +58,7 @@ func declaration(n core.Node) core.Node {
 func testNodeFields(t *testing.T, h *Harness) {
 	nodes := 0
 	Fields[core.Node]{
-		Base: core.Node{Health: core.HealthReady}, Except: decidedByTheStore,
+		Base: core.Node{Declaration: core.Declaration{Health: core.HealthReady}}, Except: decidedByTheStore,
 		Keep: func(t *testing.T, n core.Node) core.Node {
 			nodes++
 			n.ID = core.NodeID(fmt.Sprint("node-", nodes))
@@ -73,7 +73,7 @@ func testNodeFields(t *testing.T, h *Harness) {
 func testDeclaredFields(t *testing.T, h *Harness) {
 	nodes := 0
 	Fields[core.Node]{
-		Base: core.Node{Health: core.HealthReady}, Except: append([]string{"Capability.Services.ReadySince"}, decidedByTheStore...),
+		Base: core.Node{Declaration: core.Declaration{Health: core.HealthReady}}, Except: append([]string{"Services.ReadySince"}, decidedByTheStore...),
 		Keep: func(t *testing.T, n core.Node) core.Node {
 			nodes++
 			id := core.NodeID(fmt.Sprint("node-", nodes))

@@ -15,7 +15,7 @@ import (
 
 // nodeWithServices returns a node that declares services as a model hub names them.
 func nodeWithServices(services int) *core.Node {
-	n := &core.Node{ID: "node-a", Health: core.HealthReady, MaxJobs: 8, Tenant: "acme", SecretHash: "0123abcd", Epoch: 7, Revision: 3, Version: 5}
+	n := &core.Node{ID: "node-a", Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 8, Tenant: "acme", SecretHash: "0123abcd"}, Epoch: 7, Revision: 3, Version: 5}
 	n.Capability.Semantic = core.LangSet{"de", "en"}
 	for i := range services {
 		n.Capability.Services = append(n.Capability.Services, core.Service{

@@ -123,7 +123,7 @@ func registerNodes(t *testing.T, s *redisstore.Store, count int) []*core.Node {
 	var calls sync.WaitGroup
 	for i := range registered {
 		calls.Go(func() {
-			n := core.Node{ID: core.NodeID(fmt.Sprintf("node-%d", i)), Health: core.HealthReady, MaxJobs: 4}
+			n := core.Node{ID: core.NodeID(fmt.Sprintf("node-%d", i)), Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4}}
 			n.Capability.Semantic = core.LangSet{"en"}
 			r, err := s.Register(t.Context(), store.RegisterParams{Node: n, Load: core.UnknownLoad})
 			if err != nil {

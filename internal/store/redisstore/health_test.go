@@ -90,7 +90,7 @@ func TestRecoveryOfFullRedis(t *testing.T) {
 	t.Parallel()
 	r := redistest.Start(t)
 	s, health := openWithHealth(t, r, callTimeout)
-	n, err := s.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "node-a", Health: core.HealthReady, MaxJobs: 1}})
+	n, err := s.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "node-a", Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 func TestRecreatedJobIsListedOnce(t *testing.T) {
 	t.Parallel()
 	s := open(t, redistest.Start(t).URL())
-	n, err := s.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "node-a", Health: core.HealthReady, MaxJobs: 1}})
+	n, err := s.Register(t.Context(), store.RegisterParams{Node: core.Node{ID: "node-a", Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}

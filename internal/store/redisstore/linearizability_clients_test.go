@@ -336,7 +336,7 @@ func (c *ledgerClient) lastReply() (last redisstore.RecordedReply, err error) {
 }
 
 func (c *ledgerClient) register(ctx context.Context, q *request, a *answer) error {
-	n := core.Node{ID: c.id, Health: core.HealthReady, MaxJobs: q.max, Callback: "http://127.0.0.1:9/jobs"}
+	n := core.Node{ID: c.id, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: q.max, Callback: "http://127.0.0.1:9/jobs"}}
 	r, err := c.store.Register(ctx, store.RegisterParams{Node: n, Load: core.UnknownLoad, Activity: q.activity, Returning: q.returns})
 	if err != nil {
 		return err

@@ -43,8 +43,8 @@ type storeCall struct {
 func storeCalls() []storeCall {
 	session := redisstore.SessionNamed(sample)
 	node := core.Node{
-		ID: sample, Health: core.HealthReady, MaxJobs: 4, Tenant: "acme", SecretHash: "hash",
-		Capability: core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true},
+		ID: sample, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Tenant: "acme", SecretHash: "hash",
+			Capability: core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true}},
 	}
 	lease := core.LeaseRef{Node: sample, Job: sample, Attempt: 1, Token: "token"}
 	waiter := fairqueue.Waiter{ID: sample, Class: "class", Tenant: sample, Instance: sample, Since: time.Now().UnixMilli(), Deadline: time.Now().Add(time.Minute).UnixMilli()}

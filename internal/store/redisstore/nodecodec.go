@@ -11,38 +11,9 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// nodeBody is the stored form of what a node declares. What the store decides (epoch, revision, version, drain, admission) is in other
-// fields of the hash.
-type nodeBody struct {
-	Health   string            `json:"health"`
-	MaxJobs  int               `json:"max"`
-	ASR      core.LangSet      `json:"asr,omitempty"`
-	Semantic core.LangSet      `json:"semantic,omitempty"`
-	TTS      core.LangSet      `json:"tts,omitempty"`
-	Pairs    []core.Direction  `json:"pairs,omitempty"`
-	AnyPair  bool              `json:"any_pair,omitempty"`
-	Types    core.ServiceTypes `json:"types,omitzero"`
-	Models   []string          `json:"models,omitempty"`
-	Services []core.Service    `json:"services,omitempty"`
-	Features []string          `json:"features,omitempty"`
-	Region   string            `json:"region,omitempty"`
-	Zone     string            `json:"zone,omitempty"`
-	Tenant   core.TenantID     `json:"tenant,omitempty"`
-	Pool     core.PoolID       `json:"pool,omitempty"`
-	Key      string            `json:"key,omitempty"`
-	Callback string            `json:"callback,omitempty"`
-	Owner    core.InstanceID   `json:"owner,omitempty"`
-	Secret   string            `json:"secret,omitempty"` // its hash
-}
-
+// encodeNode encodes what a node declares. What the store decides (epoch, revision, version, drain, admission) is in other fields of the hash.
 func encodeNode(n *core.Node) (string, error) {
-	c := &n.Capability
-	text, err := json.Marshal(nodeBody{
-		Health: n.Health.String(), MaxJobs: n.MaxJobs, ASR: c.ASR, Semantic: c.Semantic, TTS: c.TTS, Pairs: c.Pairs, AnyPair: c.AnyPair,
-		Types: c.Types, Models: c.Models, Services: c.Services, Features: c.Features,
-		Region: n.Region, Zone: n.Zone, Tenant: n.Tenant, Pool: n.Pool, Key: n.Key, Callback: n.Callback, Owner: n.Owner,
-		Secret: n.SecretHash,
-	})
+	text, err := json.Marshal(&n.Declaration)
 	if err != nil {
 		return "", err
 	}
@@ -90,23 +61,13 @@ func storedNumber(text string) int64 {
 }
 
 func decodeNode(id core.NodeID, f nodeFields, body string) (*core.Node, error) {
-	var b nodeBody
 	text, err := unpackBody(body)
 	if err != nil {
 		return nil, fmt.Errorf("node %s: %w: %w", id, errMalformed, err)
 	}
-	err = json.Unmarshal(text, &b)
-	health, errHealth := core.ParseHealth(b.Health)
-	if err != nil || errHealth != nil {
+	n := &core.Node{ID: id}
+	if json.Unmarshal(text, &n.Declaration) != nil || n.Health == 0 {
 		return nil, fmt.Errorf("node %s: %w", id, errMalformed)
-	}
-	n := &core.Node{
-		ID: id, Health: health, MaxJobs: b.MaxJobs, Region: b.Region, Zone: b.Zone, Tenant: b.Tenant, Pool: b.Pool, Key: b.Key,
-		Callback: b.Callback, Owner: b.Owner, SecretHash: b.Secret,
-		Capability: core.Capability{
-			ASR: b.ASR, Semantic: b.Semantic, TTS: b.TTS, Pairs: b.Pairs, AnyPair: b.AnyPair, Types: b.Types,
-			Models: b.Models, Services: b.Services, Features: b.Features,
-		},
 	}
 	if err := f.apply(n); err != nil {
 		return nil, fmt.Errorf("node %s: %w", id, err)

@@ -129,19 +129,19 @@ func TestStoredBytesOfJobs(t *testing.T) {
 // fullNode is a node of which every declared field is set.
 func fullNode() *core.Node {
 	return &core.Node{
-		ID: "node-1", Health: core.HealthDegraded, MaxJobs: 8,
-		Capability: core.Capability{
-			ASR: core.LangSet{"en", "zh"}, Semantic: core.LangSet{"de", "en"}, TTS: core.LangSet{"fr"},
-			Pairs: []core.Direction{{Src: "en", Tgt: "zh"}, {Src: "zh", Tgt: "en"}}, AnyPair: true,
-			Types:  core.ServiceTypes{ASR: core.Yes, NMT: core.No, TTS: core.Yes, Tone: core.Unknown, Semantic: core.Yes},
-			Models: []string{"m-1", "m-2@1.0"},
-			Services: []core.Service{
-				{ID: "asr", Version: "2.1", Type: "asr", Status: core.ServiceReady, ReadySince: 12}, {ID: "nmt", Status: core.ServiceError},
+		ID: "node-1", Declaration: core.Declaration{Health: core.HealthDegraded, MaxJobs: 8,
+			Capability: core.Capability{
+				ASR: core.LangSet{"en", "zh"}, Semantic: core.LangSet{"de", "en"}, TTS: core.LangSet{"fr"},
+				Pairs: []core.Direction{{Src: "en", Tgt: "zh"}, {Src: "zh", Tgt: "en"}}, AnyPair: true,
+				Types:  core.ServiceTypes{ASR: core.Yes, NMT: core.No, TTS: core.Yes, Tone: core.Unknown, Semantic: core.Yes},
+				Models: []string{"m-1", "m-2@1.0"},
+				Services: []core.Service{
+					{ID: "asr", Version: "2.1", Type: "asr", Status: core.ServiceReady, ReadySince: 12}, {ID: "nmt", Status: core.ServiceError},
+				},
+				Features: []string{"tone", "v<a>d"},
 			},
-			Features: []string{"tone", "v<a>d"},
-		},
-		Region: "eu", Zone: "eu-1", Tenant: "acme", Pool: "gold", Key: "key-1", Callback: "https://node.example/job?a=1&b=2", Owner: "i-1",
-		SecretHash: core.HashSecret("secret"),
+			Region: "eu", Zone: "eu-1", Tenant: "acme", Pool: "gold", Key: "key-1", Callback: "https://node.example/job?a=1&b=2", Owner: "i-1",
+			SecretHash: core.HashSecret("secret")},
 	}
 }
 
@@ -153,7 +153,7 @@ func TestStoredBytesOfNodes(t *testing.T) {
 		large.Capability.Models = append(large.Capability.Models, "model")
 	}
 	for name, n := range map[string]*core.Node{
-		"node_full": fullNode(), "node_empty": {ID: "node-1", Health: core.HealthReady}, "node_large": large,
+		"node_full": fullNode(), "node_empty": {ID: "node-1", Declaration: core.Declaration{Health: core.HealthReady}}, "node_large": large,
 	} {
 		stored := storedBytes(t, name)
 		got, err := decodeNode(n.ID, nodeFields{"3", "4", "5", "0", "0", ""}, stored)

@@ -12,7 +12,7 @@ import (
 // declaredNode returns a node as it declares itself.
 func declaredNode(id core.NodeID, slots int) core.Node {
 	c := core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true}
-	return core.Node{ID: id, Health: core.HealthReady, MaxJobs: slots, Capability: c, Callback: "http://127.0.0.1:9/jobs"}
+	return core.Node{ID: id, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: slots, Capability: c, Callback: "http://127.0.0.1:9/jobs"}}
 }
 
 func (w *scheduler) handleHeartbeat(ctx context.Context, n rpcMessage) rpcMessage {
