@@ -151,28 +151,24 @@ func (s *Scheduler) nodeServerOptions(read *convert.Reader) nodeconn.ServerOptio
 
 func (s *Scheduler) serverOptions(read *convert.Reader, urls audio.URLs) server.Options {
 	c := &s.cfg.Scheduler
-	inspector, _ := s.Store.(store.Inspector) // nil: memory has no servers
+	servers, _ := s.Store.(store.Inspector) // nil: memory has none
 	return server.Options{
-		Auth: s.credentials.auth, Access: server.Access{
-			Verifier:   &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: s.cfg.Auth.NodeSecretRequired()},
-			TokenGrace: s.cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: s.cfg.Auth.LoginSeconds.Duration(),
-			Audit: s.audit, AuditLog: journal.AuditLog(s.Store), Revocations: s.revocations.Follower,
-			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(s.instance), Reload: s.credentials.reloader,
-			NodesHaveTenants: func() bool { return s.Fleet.Divided().HasTenants() },
-		},
-		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions,
-		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.catalog, Events: journal.EventLog(s.Store),
-		Figures: server.Figures{
-			Stats: s.stats.Reader, NodeSeries: s.stats.Series, NodeTable: s.stats.Table,
-			Pools: pools.NewReader(s.pools, s.picker, s.Store), Tenants: s.tenants, Store: inspector,
-		},
-		QueuedReports: s.unavailable.Queued, Metrics: s.Metrics, Log: s.log, Version: s.version,
-		StoreHealth: &s.storeHealth, Partial: s.Fleet.Partial,
+		Version: s.version, Log: s.log, Metrics: s.Metrics,
+		Bus: s.Bus, Peers: s.credentials.peerClient(s.instance), PeerSecrets: s.credentials.peerSecrets,
+		Auth: s.credentials.auth, Revocations: s.revocations.Follower,
+		Verifier:         &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: s.cfg.Auth.NodeSecretRequired()},
+		NodesHaveTenants: func() bool { return s.Fleet.Divided().HasTenants() },
+		Reload:           s.credentials.reloader, Audit: s.audit,
+		Read: read, Jobs: s.Jobs, Nodes: s.Nodes,
+		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions, Audio: s.Audio, AudioURLs: urls,
+		Logs: s.Store, Servers: servers, StoreHealth: &s.storeHealth, Partial: s.Fleet.Partial,
+		Stats: s.stats.Reader, NodeSeries: s.stats.Series, NodeTable: s.stats.Table,
+		Pools: pools.NewReader(s.pools, s.picker, s.Store), Tenants: s.tenants,
+		Catalog: s.catalog, QueuedReports: s.unavailable.Queued,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		Limits: server.Limits{
-			FirstMessage: firstMessageTimeout, SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: s.cfg.Server.PerAddress,
-			LoopbackOnly: !s.cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(), BasePath: s.cfg.Server.BasePath,
-		},
+		FirstMessage: firstMessageTimeout,
+		TokenGrace:   s.cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: s.cfg.Auth.LoginSeconds.Duration(),
+		SlowAfter: c.Observability.PathWarnMS.Duration(), PerAddress: s.cfg.Server.PerAddress,
+		LoopbackOnly: !s.cfg.Server.Insecure && s.credentials.auth.Keyring().Empty(), BasePath: s.cfg.Server.BasePath,
 	}
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -72,7 +73,7 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 		panic("the route " + r.method + " " + r.path + " changes something: a request of another instance could be repeated")
 	}
 	next := func(w http.ResponseWriter, req *http.Request) {
-		if e := checkQuery(r, req); e != nil {
+		if e := cmp.Or(checkQuery(r, req), checkParams(r, req)); e != nil {
 			callOf(req.Context()).fail(e, "")
 			writeWireError(w, e)
 			return

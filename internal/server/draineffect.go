@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 
-	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -57,14 +56,11 @@ func (h *nodeHandlers) drainEffect(r *http.Request) (any, error) {
 // effectOf returns a node and what would be missing without it.
 func (h *nodeHandlers) effectOf(r *http.Request) (store.NodeStatus, *wire.DrainEffect, error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return store.NodeStatus{}, nil, e
-	}
 	st, err := h.registry.Node(r.Context(), core.NodeID(id))
 	if err != nil {
 		return st, nil, err
 	}
-	effect, err := h.table.table.DrainEffect(r.Context(), st.Node)
+	effect, err := h.table.DrainEffect(r.Context(), st.Node)
 	if err != nil {
 		return st, nil, errNoEffect()
 	}

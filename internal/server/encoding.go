@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -45,6 +46,12 @@ func (p responder) writeError(w http.ResponseWriter, err error) {
 		e = wire.Errorf(wire.Internal, "something went wrong here, not with your request; it was logged")
 	}
 	writeWireError(w, e)
+}
+
+// storeDown is the answer when the store does not answer. The error is logged.
+func (p responder) storeDown(operation string, err error) *wire.Error {
+	p.log.Warn("the store did not answer", "operation", operation, "error", err)
+	return store.Unavailable()
 }
 
 // handleBody makes a handler of a function that takes a JSON body.

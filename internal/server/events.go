@@ -6,19 +6,27 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// eventHandlers serves the event log of the fleet.
+// eventHandlers serve the event log of the fleet, also as it grows, and tell pages what has changed: one stream for each page.
 type eventHandlers struct {
 	responder
-	log     *logCopy[store.Event]
-	streams *eventStreams
-	live    *liveStreams
+	events    journal.Log[store.Event]
+	log       *logCopy[store.Event] // of events
+	feed      *liveFeed
+	access    *accessControl
+	instance  func() core.InstanceID // this one
+	reachable func() bool            // it can use the store
+	stopping  *atomic.Bool
+	streams   *streamLimit // of events
+	pages     *streamLimit // streams for open dashboards
 }
 
 func (h *eventHandlers) routes() []route {
@@ -37,7 +45,7 @@ func (h *eventHandlers) routes() []route {
 			{name: "limit", description: "The maximum number of events, 100 by default, at most 1000.", kind: "integer"},
 		},
 		codes: []wire.Code{wire.SchedulerDependencyDown},
-	}, h.streams.route(), h.live.route()}
+	}, h.streamRoute(), h.liveRoute()}
 }
 
 // visibleEvent reports whether a caller of a tenant may see an event: it is about one of the tenant's nodes. nil: all tenants.

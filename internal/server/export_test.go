@@ -10,7 +10,7 @@ import (
 
 // AdmitConnection does what follows the upgrade of a caller that was authenticated.
 func (s *Server) AdmitConnection(c *socket.Conn, caller *auth.Principal) {
-	s.revocations.enforcer.admit(c, caller)
+	s.enforcer.admit(c, caller)
 }
 
 // Routes lists every route as "METHOD path".

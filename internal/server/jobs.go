@@ -13,11 +13,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -26,15 +28,19 @@ import (
 type jobHandlers struct {
 	responder
 	dispatcher *dispatch.Dispatcher
-	verifier   *nodes.Verifier
-	read       *convert.Reader
 	registry   *nodes.Registry
+	verifier   *nodes.Verifier
+	sessions   *session.Registry
+	read       *convert.Reader
+	audio      *audio.Buffer
+	urls       audio.URLs
 	peers      *peerLists
+	bulk       *bulkGate
 }
 
 func (h *jobHandlers) routes() []route {
-	return []route{
-		h.waitingRoute(),
+	return append(h.audioRoutes(), []route{
+		h.waitingRoute(), h.cancelManyRoute(),
 		{
 			method: "POST", path: "/v1/dispatch/f2f", rule: jobSenders, tag: "dispatch", summary: "Dispatch an utterance to a node",
 			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same " +
@@ -121,7 +127,7 @@ func (h *jobHandlers) routes() []route {
 			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}
+	}...)
 }
 
 // reportCodes are the errors of a node's report about a job.
@@ -242,12 +248,8 @@ func (h *jobHandlers) reportFailure(ctx context.Context, r dispatch.Report, node
 	return &wire.OKResponse{OK: true}, nil
 }
 
-const (
-	// defaultJobPage is the number of jobs on a page if the request names none.
-	defaultJobPage = 100
-	// scopeHere is the scope of a list that does not ask other instances.
-	scopeHere = "here"
-)
+// defaultJobPage is the number of jobs on a page if the request names none.
+const defaultJobPage = 100
 
 // list lists jobs, the newest first. Jobs that have not ended are found by the leases of all nodes, or of the requested one: there is
 // no index of jobs, because it would cost a write for each.
@@ -268,10 +270,6 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 	if e := readText(r.Context(), q.Values, ""); e != nil {
 		return nil, e
 	}
-	scope := q.Get("scope")
-	if scope != "" && scope != scopeHere {
-		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
-	}
 	if p.Tenant = visibleTenant(r.Context()); q.Get("tenant_id") != "" {
 		tenant, e := tenantOf(r.Context(), q.Get("tenant_id"))
 		if e != nil {
@@ -288,7 +286,7 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 		out.Jobs[i] = viewJob(r.Context(), jobs[i])
 	}
 	more := false
-	if scope != scopeHere && p.Phase != store.PhaseOpen { // the store has all jobs that have not ended
+	if q.Get("scope") != scopeHere && p.Phase != store.PhaseOpen { // the store has all jobs that have not ended
 		more = h.addFromPeers(out, r)
 	}
 	if more = more || len(out.Jobs) > q.limit; more && len(out.Jobs) > 0 {
@@ -357,9 +355,6 @@ func viewJob(ctx context.Context, j *core.Job) wire.Job {
 
 func (h *jobHandlers) cancel(r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	c := callOf(r.Context())
 	visible, err := h.visibleJob(r.Context(), core.JobID(id))
 	if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.NotFound {

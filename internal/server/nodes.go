@@ -13,9 +13,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -24,18 +25,20 @@ import (
 type nodeHandlers struct {
 	responder
 	registry            *nodes.Registry
+	dispatcher          *dispatch.Dispatcher
 	verifier            *nodes.Verifier
-	conns               *nodeconn.Conns
 	read                *convert.Reader
 	heartbeat, presence time.Duration
-	series              *seriesHandlers
-	table               *tableHandlers
-	probe               *probeHandlers
-	refused             *refusedHandlers
+	series              *stats.NodeSeries
+	table               *stats.NodeTable
+	refused             *refusedNodes
+	peers               *peerLists
+	bulk                *bulkGate
 }
 
 func (h *nodeHandlers) routes() []route {
-	return append([]route{
+	return []route{
+		h.seriesRoute(), h.tableRoute(), h.probeRoute(), h.refusedRoute(), h.drainManyRoute(), h.resumeManyRoute(),
 		{
 			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, registers: true, tag: "nodes",
 			summary: "Register a node",
@@ -109,7 +112,7 @@ func (h *nodeHandlers) routes() []route {
 			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}, slices.Concat(h.series.routes(), h.table.routes(), h.probe.routes(), h.refused.routes())...)
+	}
 }
 
 // actionRegister is the action of a registration, and of a heartbeat that registers.
@@ -312,9 +315,6 @@ func (h *nodeHandlers) view(ctx context.Context, st store.NodeStatus) wire.Node 
 
 func (h *nodeHandlers) get(r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	st, err := h.registry.Node(r.Context(), core.NodeID(id))
 	if err != nil {
 		return nil, err
@@ -323,7 +323,7 @@ func (h *nodeHandlers) get(r *http.Request) (any, error) {
 		return nil, nodes.UnknownNode(core.NodeID(id))
 	}
 	v := h.view(r.Context(), st)
-	v.Failures, v.Marks = h.series.series.Failures(st.Node.ID), viewMarks(h.registry.Marks(st.Node.ID))
+	v.Failures, v.Marks = h.series.Failures(st.Node.ID), viewMarks(h.registry.Marks(st.Node.ID))
 	return v, nil
 }
 
@@ -331,9 +331,6 @@ func (h *nodeHandlers) get(r *http.Request) (any, error) {
 func (h *nodeHandlers) drain(drained bool) func(*http.Request) (any, error) {
 	return func(r *http.Request) (any, error) {
 		id := r.PathValue("id")
-		if e := convert.CheckID("id", id); e != nil {
-			return nil, e
-		}
 		st, err := h.registry.Drain(r.Context(), core.NodeID(id), drained)
 		if err != nil {
 			return nil, err
@@ -346,9 +343,6 @@ func (h *nodeHandlers) drain(drained bool) func(*http.Request) (any, error) {
 // remove removes a node.
 func (h *nodeHandlers) remove(r *http.Request) (any, error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	removed, err := h.registry.Remove(r.Context(), core.NodeID(id))
 	if err != nil {
 		return nil, err

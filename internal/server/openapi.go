@@ -15,12 +15,12 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// docHandlers serve the descriptions of the API.
+// docHandlers serve the descriptions of the API, and the files of the dashboard. They are public: what the page shows comes from the API.
 type docHandlers struct {
 	responder
 	// openAPI and asyncAPI are the descriptions of the routes and of the WebSockets, as YAML, made at the first call.
 	openAPI, asyncAPI func() ([]byte, error)
-	dashboard         *dashboardHandlers
+	files             map[string]*dashboardFile // of the dashboard, by their path, such as assets/index-x.js
 }
 
 // newDocHandlers makes the handlers. routes are the routes of the server, which include these.
@@ -29,12 +29,12 @@ func newDocHandlers(p responder, version string, routes func() []route) *docHand
 		responder: p,
 		openAPI:   sync.OnceValues(func() ([]byte, error) { return describeRoutes(routes(), version) }),
 		asyncAPI:  sync.OnceValues(func() ([]byte, error) { return describeSockets(version) }),
-		dashboard: newDashboardHandlers(),
+		files:     dashboardFiles(),
 	}
 }
 
 func (h *docHandlers) routes() []route {
-	return append(h.dashboard.routes(), []route{
+	return append(h.dashboardRoutes(), []route{
 		{
 			method: "GET", path: "/openapi.yaml", rule: everyone, tag: "operations", summary: "This description", media: "application/yaml",
 			handler: h.serve(h.openAPI),

@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/health"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/compat"
@@ -19,26 +22,27 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// operatorHandlers handle the requests of operators about the system as a whole: directions, explanations, instances and dead letters.
+// operatorHandlers handle the requests of operators about the system as a whole: directions, explanations,
+// instances, dead letters and the configuration.
 type operatorHandlers struct {
 	responder
-	dispatcher *dispatch.Dispatcher
-	registry   *nodes.Registry
-	bus        *bus.Bus
-	read       *convert.Reader
-	catalog    *health.Catalog
-	stats      StatsReader
-
-	directionLists *nodes.DirectionLists
-	bulk           *bulkHandlers
+	dispatcher  *dispatch.Dispatcher
+	registry    *nodes.Registry
+	bus         *bus.Bus
+	read        *convert.Reader
+	catalog     *health.Catalog
+	stats       StatsReader
+	directions  *nodes.DirectionLists
+	config      *config.Reloader
+	auth        *auth.Authenticator
+	revocations *revocation.Follower
 }
 
 func (h *operatorHandlers) routes() []route {
-	return append(h.bulk.routes(), []route{
+	return append(h.configRoutes(), []route{
 		{
 			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch",
 			summary: "Explain how a dispatch would be decided",
@@ -54,7 +58,7 @@ func (h *operatorHandlers) routes() []route {
 			summary: "List the directions, the capacity of each and the demand for it",
 			description: "Directions that nodes serve, and, without region and node_id and for callers of all tenants, those that were " +
 				"requested in the last 5 minutes. In a fleet of thousands of nodes the answer may be some seconds old.",
-			handler: handle(h.responder, h.directions), out: reflect.TypeFor[wire.DirectionList](),
+			handler: handle(h.responder, h.listDirections), out: reflect.TypeFor[wire.DirectionList](),
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
 				param{name: "language", description: "Only directions from or to this language.", kind: "string"},
@@ -95,12 +99,6 @@ func (h *operatorHandlers) routes() []route {
 			codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 	}...)
-}
-
-// errStore is the answer when the store does not answer. The error is logged.
-func (h *operatorHandlers) errStore(operation string, err error) *wire.Error {
-	h.log.Warn("the store did not answer", "operation", operation, "error", err)
-	return store.Unavailable()
 }
 
 // maxExplained is the maximum number of nodes that an explanation lists.
@@ -164,8 +162,8 @@ func (h *operatorHandlers) viewServices(services []dispatch.ExplainedService) []
 	return out
 }
 
-// directions lists the directions, with the nodes and slots of each.
-func (h *operatorHandlers) directions(r *http.Request) (any, error) {
+// listDirections lists the directions, with the nodes and slots of each.
+func (h *operatorHandlers) listDirections(r *http.Request) (any, error) {
 	q, e := parseList(r.URL.Query(), "directions", 2, maxPage, "language", "region", "node_id")
 	if e != nil {
 		return nil, e
@@ -184,7 +182,7 @@ func (h *operatorHandlers) directions(r *http.Request) (any, error) {
 	if f.Tenant == nil && f.Region == "" && f.Node == "" {
 		f.Also = h.stats.Demanded()
 	}
-	list, more, err := h.directionLists.List(r.Context(), f, after, q.limit)
+	list, more, err := h.directions.List(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}
@@ -221,7 +219,7 @@ func (h *operatorHandlers) instances(r *http.Request) (any, error) {
 	}
 	peers, err := h.bus.Peers(r.Context())
 	if err != nil {
-		return nil, h.errStore("instances", err)
+		return nil, h.storeDown("instances", err)
 	}
 	list := wire.InstanceList{Instances: make([]wire.Instance, len(peers))}
 	for i, p := range peers {
@@ -281,7 +279,7 @@ func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
 	}
 	dead, total, err := h.bus.DeadLetters(r.Context(), read)
 	if err != nil {
-		return nil, h.errStore("dlq", err)
+		return nil, h.storeDown("dlq", err)
 	}
 	if !all {
 		dead = slices.DeleteFunc(dead, func(d bus.DeadLetter) bool { return !h.seesDeadLetter(r.Context(), &d) })
@@ -348,7 +346,7 @@ func (h *operatorHandlers) errDeadLetter(id string, err error) *wire.Error {
 		return wire.Errorf(wire.SchedulerDependencyDown,
 			"the inbox of this instance is full: try again when it has handled some messages, or ask another")
 	}
-	return h.errStore("dlq", err)
+	return h.storeDown("dlq", err)
 }
 
 // forDeadLetters is a handler that applies do to dead letters: to those that the request names, or to all.
@@ -366,7 +364,7 @@ func (h *operatorHandlers) forDeadLetters(do func(*bus.Bus, context.Context, str
 		case in.All:
 			dead, _, err := h.bus.DeadLetters(ctx, maxDeadLetters)
 			if err != nil {
-				return nil, h.errStore("dlq", err)
+				return nil, h.storeDown("dlq", err)
 			}
 			for i := range dead {
 				ids = append(ids, dead[i].Name())

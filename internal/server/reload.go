@@ -6,26 +6,14 @@ import (
 	"net/url"
 	"reflect"
 
-	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// configHandlers show and reload the configuration.
-type configHandlers struct {
-	responder
-	reloader    *config.Reloader
-	auth        *auth.Authenticator
-	revocations *revocation.Follower
-	bus         *bus.Bus
-}
-
-func (h *configHandlers) routes() []route {
+func (h *operatorHandlers) configRoutes() []route {
 	return []route{
-		h.viewRoute(),
+		h.configRoute(),
 		{
 			method: "POST", path: "/v1/config/reload", rule: operators, action: "config.reload", tag: "operations",
 			summary: "Read the configuration again",
@@ -63,12 +51,12 @@ func readReload(q url.Values) (request config.ReloadRequest, _ *wire.Error) {
 }
 
 // reload reloads the configuration of this instance.
-func (h *configHandlers) reload(r *http.Request) (any, error) {
+func (h *operatorHandlers) reload(r *http.Request) (any, error) {
 	request, e := readReload(r.URL.Query())
 	if e != nil {
 		return nil, e
 	}
-	result, err := h.reloader.Reload(request) // it logs the error
+	result, err := h.config.Reload(request) // it logs the error
 	var invalid *config.InvalidError
 	var unavailable *config.UnavailableError
 	switch {

@@ -48,10 +48,11 @@ type param struct {
 	name, description string
 	kind              string // string or integer
 	inPath            bool
+	isID              bool // its value is checked
 }
 
 func idParam(description string) param {
-	return param{name: "id", description: description, kind: "string", inPath: true}
+	return param{name: "id", description: description, kind: "string", inPath: true, isID: true}
 }
 
 // listParams are the filters of a list, and the parameters of its pages.
@@ -66,8 +67,7 @@ func listParams(defaultLimit string, filters ...param) []param {
 func (s *Server) routes() []route {
 	var all []route
 	for _, group := range []interface{ routes() []route }{
-		s.nodes, s.jobs, s.operator, s.events, s.audits, s.tokens, s.sessions, s.revocations, s.audio, s.sockets, s.status, s.config,
-		s.docs,
+		s.nodes, s.jobs, s.sessions, s.credentials, s.operator, s.events, s.stats, s.status, s.sockets, s.docs,
 	} {
 		all = append(all, group.routes()...)
 	}

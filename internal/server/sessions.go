@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
@@ -18,18 +19,20 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// sessionHandlers list and end sessions.
+// sessionHandlers list and end sessions, and mint their tokens.
 type sessionHandlers struct {
 	responder
-	sessions *session.Registry
-	list     *revocation.Follower
-	peers    *peerLists
-	read     *convert.Reader
-	ends     sync.Map // *rate.Limiter of the sessions that each key ends, by its name
+	sessions    *session.Registry
+	auth        *auth.Authenticator
+	revocations *revocation.Follower
+	peers       *peerLists
+	read        *convert.Reader
+	ends        sync.Map // *rate.Limiter of the sessions that each key ends, by its name
 }
 
 func (h *sessionHandlers) routes() []route {
 	return []route{
+		h.mintRoute(),
 		{
 			method: "GET", path: "/v1/sessions", rule: jobReaders, peers: true, tag: "sessions",
 			summary:     "List the sessions of all instances, ordered by tenant and name",
@@ -67,10 +70,6 @@ func (h *sessionHandlers) show(r *http.Request) (any, error) {
 	if e != nil {
 		return nil, e
 	}
-	scope := q.Get("scope")
-	if scope != "" && scope != scopeHere {
-		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
-	}
 	f, e := h.readFilter(r, q.Values)
 	if e != nil {
 		return nil, e
@@ -90,7 +89,7 @@ func (h *sessionHandlers) show(r *http.Request) (any, error) {
 		})
 	}
 	more := false
-	if scope != scopeHere {
+	if q.Get("scope") != scopeHere {
 		out.Partial, _ = fetchFromPeers(h.peers, r, func(found *wire.SessionList) {
 			out.Sessions = append(out.Sessions, found.Sessions...)
 			more = more || found.NextCursor != ""
@@ -144,9 +143,6 @@ func (h *sessionHandlers) allowEnd(key string) bool {
 // end ends a session.
 func (h *sessionHandlers) end(r *http.Request) (any, error) {
 	id, q := r.PathValue("id"), r.URL.Query()
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	for name := range q {
 		if name != "tenant_id" {
 			return nil, wire.Invalid(name, "is not known; use tenant_id")
@@ -169,19 +165,18 @@ func (h *sessionHandlers) end(r *http.Request) (any, error) {
 		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: tenant, Name: id}, Ended: true,
 		By: principalOf(r.Context()).Key,
 	}
-	if _, again := h.list.Find(entry.RevocationTarget); !again && !principalOf(r.Context()).AllTenants() &&
-		h.list.CountSessions(tenant) >= maxEndedSessions {
+	if _, again := h.revocations.Find(entry.RevocationTarget); !again && !principalOf(r.Context()).AllTenants() &&
+		h.revocations.CountSessions(tenant) >= maxEndedSessions {
 		return nil, wire.Errorf(wire.RateLimited,
 			"%d sessions of this tenant were ended whose tokens may be alive: give tokens a shorter life, or let an operator end it",
 			maxEndedSessions)
 	}
 	exists, err := h.sessions.Exists(r.Context(), core.SessionKey{Tenant: tenant, Name: core.SessionID(id)})
 	if err == nil {
-		_, err = h.list.Add(r.Context(), entry)
+		_, err = h.revocations.Add(r.Context(), entry)
 	}
 	if err != nil {
-		h.log.Warn("the store did not answer", "operation", "end session", "error", err)
-		return nil, store.Unavailable()
+		return nil, h.storeDown("end session", err)
 	}
 	return &wire.SessionTerminated{SessionID: id, TenantID: string(tenant), Ended: exists}, nil
 }

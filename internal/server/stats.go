@@ -6,7 +6,9 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -26,15 +28,19 @@ type StatsReader interface {
 	Demanded() []core.Direction
 }
 
-// statsHandlers answer requests for statistics from copies in memory.
+// statsHandlers answer requests for statistics, and for what this instance has counted, from copies in memory.
 type statsHandlers struct {
 	responder
-	reader  StatsReader
+	stats   StatsReader
 	metrics *telemetry.Metrics
+	bus     *bus.Bus
+	started time.Time
+	catalog *health.Catalog
+	queued  func() int // reports of unavailable services that are queued
 }
 
 func (h *statsHandlers) routes() []route {
-	return []route{{
+	return []route{h.metricsRoute(), {
 		method: "GET", path: "/api/v1/stats", rule: fleetReaders, tag: "operations", summary: "Show statistics of the whole fleet",
 		description: "One instance computes a snapshot every few seconds, and each instance answers with its last copy: stale and " +
 			"age_ms say how old it is. " +
@@ -56,7 +62,7 @@ func (h *statsHandlers) series(r *http.Request) (any, error) {
 	if e != nil {
 		return nil, e
 	}
-	return h.reader.Series(from), nil
+	return h.stats.Series(from), nil
 }
 
 // statsHead is the size of the buffer for the head of an answer: it has a few short fields.
@@ -68,7 +74,7 @@ func (h *statsHandlers) show(w http.ResponseWriter, _ *http.Request) {
 	buf := buffers.Get().(*bytes.Buffer)
 	defer putBuffer(buf)
 	buf.Grow(statsHead)
-	head, rest, stale, err := h.reader.Answer(buf.AvailableBuffer())
+	head, rest, stale, err := h.stats.Answer(buf.AvailableBuffer())
 	if err != nil {
 		writeWireError(w, err)
 	} else {

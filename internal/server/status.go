@@ -5,39 +5,43 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// statusHandlers answer the requests of probes and of Prometheus.
+// statusHandlers answer the requests of probes and of Prometheus, and show the store, the capability pools and the tenants.
 type statusHandlers struct {
 	responder
-	version  wire.VersionResponse
-	metrics  *telemetry.Metrics
-	health   StoreHealth
-	partial  func() bool
-	stopping *atomic.Bool
-	pings    sharedCheck
-	stats    *statsHandlers
-	counts   *metricsHandlers
-	pools    *poolHandlers
-	tenants  *tenantHandlers
-	store    *storeHandlers
-
+	version     wire.VersionResponse
+	metrics     *telemetry.Metrics
+	health      StoreHealth
+	partial     func() bool
+	stopping    *atomic.Bool
+	pings       sharedCheck
+	store       *storeInspector
 	revocations *revocation.Follower
+	pools       *pools.Reader
+	tenants     *tenants.Gate
+	dispatcher  *dispatch.Dispatcher
+	sessions    *session.Registry
+	peers       *peerLists
 }
 
 func (h *statusHandlers) routes() []route {
-	return append(slices.Concat(h.stats.routes(), h.pools.routes(), h.tenants.routes(), h.counts.routes(), h.store.routes()), []route{
+	return []route{
+		h.storeRoute(), h.poolsRoute(), h.tenantsRoute(),
 		{
 			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version",
 			handler: handle(h.responder, h.showVersion),
@@ -60,7 +64,7 @@ func (h *statusHandlers) routes() []route {
 				"scraper that accepts these.",
 			handler: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP,
 		},
-	}...)
+	}
 }
 
 func (h *statusHandlers) live(*http.Request) (any, error) {
