@@ -54,7 +54,6 @@ func (r *rule) check(p *auth.Principal) auth.Reason {
 
 // accessControl authenticates callers and checks what they may use.
 type accessControl struct {
-	responder
 	auth        *auth.Authenticator
 	revocations *revocation.Follower
 	hub         *socket.Hub

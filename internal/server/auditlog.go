@@ -14,9 +14,8 @@ import (
 func (h *credentialHandlers) auditRoute() route {
 	return route{
 		method: "GET", path: "/v1/audit", rule: readers, tag: "operation", summary: "Read the audit log of all instances, the oldest first",
-		description: "Changes of state by people and keys, and denials; about 10,000 entries are kept. Without after, the newest " +
-			"entries are returned. A key of a tenant sees the entries of its tenant. An entry that could not be written at once may " +
-			"appear twice.",
+		description: "Changes of state by people and keys, and denials; about 10,000 entries are kept. Without after, the newest entries " +
+			"are returned. A key of a tenant sees the entries of its tenant. An entry that could not be written at once may appear twice.",
 		handler: handle(h.responder, h.listAudit), out: reflect.TypeFor[wire.AuditList](),
 		params: []param{
 			{name: "after", description: "Only entries after this position: next of the answer before.", kind: "string"},

@@ -30,10 +30,9 @@ func (h *jobHandlers) cancelManyRoute() route {
 	return route{
 		method: "POST", path: "/v1/jobs/cancel", rule: operators, action: "job.cancel_many", tag: "jobs",
 		summary: "Cancel all open jobs that match",
-		description: "Count with dry_run first, and confirm the number: if the number that matches by then differs by more than a " +
-			"tenth, the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because " +
-			"filter.until excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how " +
-			"many are left.",
+		description: "Count with dry_run first, and confirm the number: if the number that matches by then differs by more than a tenth, " +
+			"the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because filter.until " +
+			"excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how many are left.",
 		handler: handleBody(h.responder, h.cancelJobs), in: reflect.TypeFor[wire.JobsCancelRequest](),
 		out: reflect.TypeFor[wire.JobsCancelResponse](), codes: bulkCodes,
 	}

@@ -49,7 +49,7 @@ func (h *eventHandlers) streamRoute() route {
 
 // eventStream is one stream.
 type eventStream struct {
-	*eventHandlers
+	events journal.Log[store.Event]
 	writer *eventWriter
 	tenant *core.TenantID // whose events are sent; nil: all
 	query  eventQuery
@@ -57,7 +57,7 @@ type eventStream struct {
 }
 
 func (h *eventHandlers) serveStream(w http.ResponseWriter, r *http.Request) {
-	s := &eventStream{eventHandlers: h, tenant: visibleTenant(r.Context())}
+	s := &eventStream{events: h.events, tenant: visibleTenant(r.Context())}
 	lasts, e := s.readQuery(r)
 	if e != nil {
 		writeWireError(w, e)

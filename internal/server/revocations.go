@@ -21,7 +21,6 @@ type credentialHandlers struct {
 	responder
 	auth        *auth.Authenticator
 	revocations *revocation.Follower
-	enforcer    *enforcer
 	loginTTL    time.Duration
 	logins      *loginLimits
 	context     func() wire.CallerContext

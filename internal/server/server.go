@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/health"
-
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -22,6 +20,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -119,7 +118,6 @@ type StoreHealth interface {
 
 // Server is the HTTP server. It mounts the routes of its handler groups behind the checks that every request passes.
 type Server struct {
-	responder
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
 	hub          *socket.Hub
@@ -150,14 +148,13 @@ type Server struct {
 func New(o Options) *Server {
 	p := responder{log: o.Log}
 	s := &Server{
-		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
+		log: o.Log, metrics: o.Metrics, hub: o.Hub,
 		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly,
 		crossOrigin: http.NewCrossOriginProtection(),
 	}
 	s.audit = &auditor{recorder: o.Audit, denied: o.Metrics.Denied}
 	s.access = &accessControl{
-		responder: p, auth: o.Auth, revocations: o.Revocations, hub: o.Hub, secrets: o.PeerSecrets, self: o.NodeConns.Address,
-		reads: newReadLimit(),
+		auth: o.Auth, revocations: o.Revocations, hub: o.Hub, secrets: o.PeerSecrets, self: o.NodeConns.Address, reads: newReadLimit(),
 	}
 	s.enforcer = &enforcer{
 		auth: o.Auth, revocations: o.Revocations, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions,
@@ -184,7 +181,7 @@ func New(o Options) *Server {
 		responder: p, sessions: o.Sessions, auth: o.Auth, revocations: o.Revocations, peers: peers, read: o.Read,
 	}
 	s.credentials = &credentialHandlers{
-		responder: p, auth: o.Auth, revocations: o.Revocations, enforcer: s.enforcer, loginTTL: o.LoginTTL, logins: newLoginLimits(),
+		responder: p, auth: o.Auth, revocations: o.Revocations, loginTTL: o.LoginTTL, logins: newLoginLimits(),
 		context: o.callerContext, audit: newAuditCopy(journal.AuditLog(o.Logs)),
 	}
 	s.operator = &operatorHandlers{

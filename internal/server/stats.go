@@ -42,10 +42,9 @@ type statsHandlers struct {
 func (h *statsHandlers) routes() []route {
 	return []route{h.metricsRoute(), {
 		method: "GET", path: "/api/v1/stats", rule: fleetReaders, tag: "operations", summary: "Show statistics of the whole fleet",
-		description: "One instance computes a snapshot every few seconds, and each instance answers with its last copy: stale and " +
-			"age_ms say how old it is. " +
-			"A request never waits for a snapshot. Periods are made of whole minutes, and of whole quarters of an hour for the last " +
-			"day, and end with the current one.",
+		description: "One instance computes a snapshot every few seconds, and each instance answers with its last copy: stale and age_ms " +
+			"say how old it is. A request never waits for a snapshot. Periods are made of whole minutes, and of whole quarters of an " +
+			"hour for the last day, and end with the current one.",
 		handler: h.show, out: reflect.TypeFor[wire.Stats](), codes: []wire.Code{wire.StatsNotReady},
 	}, {
 		method: "GET", path: "/api/v1/series", rule: fleetReaders, tag: "operations",

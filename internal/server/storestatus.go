@@ -40,8 +40,7 @@ func (h *statusHandlers) storeRoute() route {
 	return route{
 		method: "GET", path: "/v1/store", rule: fleetReaders, tag: "operations", summary: "Show the shared store and its servers",
 		description: "As the answering instance sees it. The servers are asked in the background, at most every 5 s, and only while " +
-			"there are requests: " +
-			"a request waits only if it is the first one.",
+			"there are requests: a request waits only if it is the first one.",
 		handler: handle(h.responder, h.showStore), out: reflect.TypeFor[wire.StoreStatus](),
 		codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 	}
