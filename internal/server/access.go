@@ -77,7 +77,7 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 			writeWireError(w, e)
 			return
 		}
-		r.handler(w, req)
+		r.handler.serve(w, req)
 	}
 	if r.rule.public {
 		return next

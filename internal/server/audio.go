@@ -22,8 +22,7 @@ func (h *jobHandlers) audioRoutes() []route {
 			description: "For nodes that are not connected to this instance; the URL, with its token, comes with the job and is valid " +
 				"for one attempt. " +
 				"Content-Type and X-Lingua-Audio are its format: audio/pcm, audio/wav, or audio/ogg with packets of Opus.",
-			handler: h.serveClip, media: "audio/*", params: params,
-			codes: []wire.Code{wire.Unauthorized, wire.NotFound},
+			handler: handler{serve: h.serveClip}, media: "audio/*", params: params, codes: []wire.Code{wire.Unauthorized, wire.NotFound},
 		},
 		{
 			method: "PUT", path: "/v1/audio/{id}/tts", rule: everyone, tag: "sockets",
@@ -31,7 +30,7 @@ func (h *jobHandlers) audioRoutes() []route {
 			description: "Must precede the result itself. The URL comes with the job. X-Lingua-Audio names the format (\"pcm_s16le; " +
 				"rate=24000; channels=1\"), " +
 				"or Content-Type does (audio/pcm, audio/wav, audio/ogg with Opus); without either it is pcm_s16le, 16000, 1.",
-			handler: h.receiveSpeech, out: reflect.TypeFor[wire.OKResponse](), params: params,
+			handler: handler{serve: h.receiveSpeech, out: reflect.TypeFor[wire.OKResponse]()}, params: params,
 			codes: []wire.Code{wire.Unauthorized, wire.NotFound, wire.PayloadTooLarge, wire.UnsupportedMediaType},
 		},
 	}

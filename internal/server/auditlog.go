@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
@@ -16,7 +15,7 @@ func (h *credentialHandlers) auditRoute() route {
 		method: "GET", path: "/v1/audit", rule: readers, tag: "operation", summary: "Read the audit log of all instances, the oldest first",
 		description: "Changes of state by people and keys, and denials; about 10,000 entries are kept. Without after, the newest entries " +
 			"are returned. A key of a tenant sees the entries of its tenant. An entry that could not be written at once may appear twice.",
-		handler: handle(h.responder, h.listAudit), out: reflect.TypeFor[wire.AuditList](),
+		handler: handle(h.responder, h.listAudit),
 		params: []param{
 			{name: "after", description: "Only entries after this position: next of the answer before.", kind: "string"},
 			{name: "key", description: "Only entries about this key, by its name.", kind: "string"},
@@ -72,7 +71,7 @@ func (q *auditQuery) matches(e *store.AuditEntry) bool {
 		(q.tenant == nil || e.Tenant == *q.tenant)
 }
 
-func (h *credentialHandlers) listAudit(r *http.Request) (any, error) {
+func (h *credentialHandlers) listAudit(r *http.Request) (*wire.AuditList, error) {
 	q, e := readAuditQuery(r)
 	if e != nil {
 		return nil, e
@@ -85,7 +84,7 @@ func (h *credentialHandlers) listAudit(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, logReadError(err, "after", q.after)
 	}
-	list := wire.AuditList{Entries: []wire.AuditEntry{}, Next: q.after, Gap: page.Gap}
+	list := &wire.AuditList{Entries: []wire.AuditEntry{}, Next: q.after, Gap: page.Gap}
 	for entry := range search(r.Context(), page.Entries) {
 		if q.after != "" && len(list.Entries) == q.limit {
 			return list, nil // the next request continues after the last one that is listed

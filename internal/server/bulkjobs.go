@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -33,13 +32,12 @@ func (h *jobHandlers) cancelManyRoute() route {
 		description: "Count with dry_run first, and confirm the number: if the number that matches by then differs by more than a tenth, " +
 			"the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because filter.until " +
 			"excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how many are left.",
-		handler: handleBody(h.responder, h.cancelJobs), in: reflect.TypeFor[wire.JobsCancelRequest](),
-		out: reflect.TypeFor[wire.JobsCancelResponse](), codes: bulkCodes,
+		handler: handleBody(h.responder, h.cancelJobs), codes: bulkCodes,
 	}
 }
 
 // cancelJobs cancels the open jobs that match.
-func (h *jobHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelRequest) (any, error) {
+func (h *jobHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelRequest) (*wire.JobsCancelResponse, error) {
 	callOf(ctx).dryRun = in.DryRun
 	limits := bulkLimits{in.Expect, in.Limit, in.DryRun}
 	if e := limits.check(); e != nil {

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -21,8 +20,7 @@ func (h *nodeHandlers) drainManyRoute() route {
 		method: "POST", path: "/v1/nodes/drain", rule: operators, action: "node.drain_many", tag: "nodes",
 		summary:     "Drain all nodes that match",
 		description: "As POST /v1/jobs/cancel: count with dry_run first, and confirm the number.",
-		handler:     handleBody(h.responder, h.drainNodes(true)), in: reflect.TypeFor[wire.NodesDrainRequest](),
-		out: reflect.TypeFor[wire.NodesDrainResponse](), codes: bulkCodes,
+		handler:     handleBody(h.responder, h.drainNodes(true)), codes: bulkCodes,
 	}
 }
 
@@ -31,14 +29,13 @@ func (h *nodeHandlers) resumeManyRoute() route {
 		method: "POST", path: "/v1/nodes/resume", rule: operators, action: "node.resume_many", tag: "nodes",
 		summary:     "End the drain of all nodes that match",
 		description: "As POST /v1/jobs/cancel: count with dry_run first, and confirm the number.",
-		handler:     handleBody(h.responder, h.drainNodes(false)), in: reflect.TypeFor[wire.NodesDrainRequest](),
-		out: reflect.TypeFor[wire.NodesDrainResponse](), codes: bulkCodes,
+		handler:     handleBody(h.responder, h.drainNodes(false)), codes: bulkCodes,
 	}
 }
 
 // drainNodes makes the handler that drains or resumes the nodes that match.
-func (h *nodeHandlers) drainNodes(drained bool) func(context.Context, *wire.NodesDrainRequest) (any, error) {
-	return func(ctx context.Context, in *wire.NodesDrainRequest) (any, error) {
+func (h *nodeHandlers) drainNodes(drained bool) func(context.Context, *wire.NodesDrainRequest) (*wire.NodesDrainResponse, error) {
+	return func(ctx context.Context, in *wire.NodesDrainRequest) (*wire.NodesDrainResponse, error) {
 		callOf(ctx).dryRun = in.DryRun
 		limits := bulkLimits{in.Expect, in.Limit, in.DryRun}
 		if e := limits.check(); e != nil {

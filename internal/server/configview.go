@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"time"
 
@@ -19,12 +18,12 @@ func (h *operatorHandlers) configRoute() route {
 		method: "GET", path: "/v1/config", rule: operators, tag: "operations", summary: "Show the configuration that is in force",
 		description: "The configuration of this instance, with the keys and signers by name. Secrets are never shown. Each instance has " +
 			"to be asked itself.",
-		handler: handle(h.responder, h.showConfig), out: reflect.TypeFor[wire.ConfigView](), codes: []wire.Code{wire.InvalidRequest},
+		handler: handle(h.responder, h.showConfig), codes: []wire.Code{wire.InvalidRequest},
 	}
 }
 
 // showConfig answers with the configuration in force.
-func (h *operatorHandlers) showConfig(r *http.Request) (any, error) {
+func (h *operatorHandlers) showConfig(r *http.Request) (*wire.ConfigView, error) {
 	for name := range r.URL.Query() {
 		return nil, wire.Invalid(wire.Quote(name), "is not known; this has no parameters")
 	}

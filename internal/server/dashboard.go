@@ -81,10 +81,10 @@ func compress(body []byte) []byte {
 func (h *docHandlers) dashboardRoutes() []route {
 	return []route{
 		{
-			method: "GET", path: "/dashboard", rule: everyone, page: true, handler: h.redirect,
+			method: "GET", path: "/dashboard", rule: everyone, page: true, handler: handler{serve: h.redirect},
 		},
 		{
-			method: "GET", path: "/dashboard/{file...}", rule: everyone, page: true, handler: h.serveDashboard,
+			method: "GET", path: "/dashboard/{file...}", rule: everyone, page: true, handler: handler{serve: h.serveDashboard},
 		},
 	}
 }

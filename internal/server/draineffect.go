@@ -15,7 +15,7 @@ var dryRunParam = param{
 
 // drainOrTry drains a node, or says what would be missing without it. Any other parameter is an error: a misspelt dry_run must not drain
 // the node.
-func (h *nodeHandlers) drainOrTry(r *http.Request) (any, error) {
+func (h *nodeHandlers) drainOrTry(r *http.Request) (*wire.Node, error) {
 	q := r.URL.Query()
 	for name := range q {
 		if name != dryRunParam.name {
@@ -33,7 +33,7 @@ func (h *nodeHandlers) drainOrTry(r *http.Request) (any, error) {
 }
 
 // tryDrain answers with a node and what would be missing without it. It changes nothing.
-func (h *nodeHandlers) tryDrain(r *http.Request) (any, error) {
+func (h *nodeHandlers) tryDrain(r *http.Request) (*wire.Node, error) {
 	callOf(r.Context()).dryRun = true
 	st, effect, err := h.effectOf(r)
 	if err != nil {
@@ -41,11 +41,11 @@ func (h *nodeHandlers) tryDrain(r *http.Request) (any, error) {
 	}
 	v := h.view(r.Context(), st)
 	v.DrainEffect = effect
-	return v, nil
+	return &v, nil
 }
 
 // drainEffect answers with what would be missing without a node.
-func (h *nodeHandlers) drainEffect(r *http.Request) (any, error) {
+func (h *nodeHandlers) drainEffect(r *http.Request) (*wire.DrainEffect, error) {
 	_, effect, err := h.effectOf(r)
 	if err != nil {
 		return nil, err

@@ -10,6 +10,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -54,10 +55,23 @@ func (p responder) storeDown(operation string, err error) *wire.Error {
 	return store.Unavailable()
 }
 
+// handler handles the requests of a route. The types of their bodies and of the answers are described in /openapi.yaml; nil: there is none,
+// or it is not JSON.
+type handler struct {
+	serve   http.HandlerFunc
+	in, out reflect.Type
+}
+
+// described describes another type of body than the one that is read, which has further names for its fields.
+func described[In any](h handler) handler {
+	h.in = reflect.TypeFor[In]()
+	return h
+}
+
 // handleBody makes a handler of a function that takes a JSON body.
-func handleBody[T any](p responder, fn func(ctx context.Context, in *T) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var in T
+func handleBody[In, Out any](p responder, fn func(ctx context.Context, in *In) (*Out, error)) handler {
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		var in In
 		if err := readBody(w, r, &in); err != nil {
 			p.writeError(w, err)
 			return
@@ -69,11 +83,12 @@ func handleBody[T any](p responder, fn func(ctx context.Context, in *T) (any, er
 		}
 		writeJSON(w, http.StatusOK, out)
 	}
+	return handler{serve, reflect.TypeFor[In](), reflect.TypeFor[Out]()}
 }
 
 // handle makes a handler of a function that takes no body.
-func handle(p responder, fn func(r *http.Request) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func handle[Out any](p responder, fn func(r *http.Request) (*Out, error)) handler {
+	serve := func(w http.ResponseWriter, r *http.Request) {
 		out, err := fn(r)
 		if err != nil {
 			p.writeError(w, err)
@@ -81,6 +96,7 @@ func handle(p responder, fn func(r *http.Request) (any, error)) http.HandlerFunc
 		}
 		writeJSON(w, http.StatusOK, out)
 	}
+	return handler{serve: serve, out: reflect.TypeFor[Out]()}
 }
 
 // readBody checks the media type and the size of a body, and decodes it.

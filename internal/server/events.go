@@ -3,7 +3,6 @@ package server
 import (
 	"errors"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -35,7 +34,7 @@ func (h *eventHandlers) routes() []route {
 		description: "Registrations, losses, drains, takeovers, dead letters and store outages; about 10,000 events are kept. Without " +
 			"after, the newest events are returned, the oldest of them first. With order=desc, the newest comes first, and before " +
 			"continues with older ones. An event that could not be written at once may appear twice.",
-		handler: handle(h.responder, h.list), out: reflect.TypeFor[wire.EventList](),
+		handler: handle(h.responder, h.list),
 		params: []param{
 			{name: "order", description: "asc, the default: the oldest first. desc: the newest first.", kind: "string"},
 			{name: "before", description: "With order=desc: only events before this position: next of the answer before.", kind: "string"},
@@ -131,7 +130,7 @@ func readEventQuery(r *http.Request) (eventQuery, *wire.Error) {
 	return q, e
 }
 
-func (h *eventHandlers) list(r *http.Request) (any, error) {
+func (h *eventHandlers) list(r *http.Request) (*wire.EventList, error) {
 	q, e := readEventQuery(r)
 	if e != nil {
 		return nil, e
@@ -151,7 +150,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, logReadError(err, "after", q.after)
 	}
-	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
+	list := &wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
 	for e := range search(r.Context(), page.Entries) {
 		if !visibleEvent(e, tenant) {
 			continue // it is about another tenant, or about the scheduler as a whole

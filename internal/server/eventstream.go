@@ -35,7 +35,7 @@ func (h *eventHandlers) streamRoute() route {
 			"GET /v1/events. An event named gap says that events were dropped from the log before they could be sent. " +
 			"Without a position, only events from now on are sent. A stream ends after some minutes, when its credential is not valid " +
 			"any more, or when the instance stops; a browser opens it again with Last-Event-ID.",
-		handler: h.serveStream, media: "text/event-stream",
+		handler: handler{serve: h.serveStream}, media: "text/event-stream",
 		params: []param{
 			{name: "after", description: "Only events after this position: the id of an event, or next of GET /v1/events. The header " +
 				"Last-Event-ID wins over it.", kind: "string"},

@@ -37,7 +37,7 @@ func DescribeSockets(version string) ([]byte, error) { return describeSockets(ve
 func (s *Server) RouteTypes() (requests, answers map[string]reflect.Type) {
 	requests, answers = make(map[string]reflect.Type), make(map[string]reflect.Type)
 	for _, r := range s.routes() {
-		requests[r.method+" "+r.path], answers[r.method+" "+r.path] = r.in, r.out
+		requests[r.method+" "+r.path], answers[r.method+" "+r.path] = r.handler.in, r.handler.out
 	}
 	return requests, answers
 }

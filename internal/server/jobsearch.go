@@ -95,7 +95,7 @@ const maxMillis = 253_402_300_799_999
 const actionReadText = "job.read_text"
 
 // get shows a job. With decisions, the other instances are asked how they chose nodes for it.
-func (h *jobHandlers) get(r *http.Request) (any, error) {
+func (h *jobHandlers) get(r *http.Request) (*wire.JobDetail, error) {
 	id := core.JobID(r.PathValue("id"))
 	q := r.URL.Query()
 	callOf(r.Context()).concerns("job", string(id), "")
@@ -131,7 +131,7 @@ func (h *jobHandlers) get(r *http.Request) (any, error) {
 }
 
 // decisions shows how nodes were chosen for a job.
-func (h *jobHandlers) decisions(r *http.Request) (any, error) {
+func (h *jobHandlers) decisions(r *http.Request) (*wire.JobDecisions, error) {
 	id := core.JobID(r.PathValue("id"))
 	if r.URL.Query().Get("scope") == scopeHere {
 		return h.rememberedHere(r.Context(), id), nil

@@ -27,7 +27,7 @@ func (h *eventHandlers) liveRoute() route {
 			"events: new entries of the event log, as a list. status: the instance that answers and whether it can reach the store, at " +
 			"the beginning and when that changes. gap: entries were lost; read GET /v1/events. The stream ends when the credential is " +
 			"not valid any more or has another role or tenant, and when the instance stops; a browser opens it again.",
-		handler: h.serveLive, media: "text/event-stream", codes: []wire.Code{wire.RateLimited},
+		handler: handler{serve: h.serveLive}, media: "text/event-stream", codes: []wire.Code{wire.RateLimited},
 		params: []param{{name: "seconds", description: "For how long, 3600 by default and at most. 0: only what there is now.",
 			kind: "integer"}},
 	}

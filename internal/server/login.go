@@ -50,18 +50,18 @@ func (h *credentialHandlers) loginRoutes() []route {
 			description: "For the dashboard: takes the key of an operator or a viewer, and answers with a cookie that a page cannot " +
 				"read. Every route that admits these roles accepts it, except WebSockets. It ends with its lifetime, with POST /logout, " +
 				"when the key is revoked, and when the secret of the key is removed.",
-			handler: h.login, in: reflect.TypeFor[wire.LoginRequest](), out: reflect.TypeFor[wire.Caller](),
-			codes: []wire.Code{wire.Unauthorized, wire.Forbidden, wire.RateLimited, wire.SchedulerDependencyDown},
+			handler: handler{h.login, reflect.TypeFor[wire.LoginRequest](), reflect.TypeFor[wire.Caller]()},
+			codes:   []wire.Code{wire.Unauthorized, wire.Forbidden, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/logout", rule: readers, action: "login.end", tag: "credentials", summary: "End a login",
 			description: "The login is not valid any more on any instance. If the store does not answer, only the cookie is removed, " +
 				"and the answer says so.",
-			handler: h.logout, out: reflect.TypeFor[wire.LogoutResponse](),
+			handler: handler{serve: h.logout, out: reflect.TypeFor[wire.LogoutResponse]()},
 		},
 		{
 			method: "GET", path: "/v1/caller", rule: readers, tag: "credentials", summary: "Show who the caller is", asksCaller: true,
-			handler: handle(h.responder, h.caller), out: reflect.TypeFor[wire.Caller](),
+			handler: handle(h.responder, h.caller),
 		},
 	}
 }
@@ -169,7 +169,7 @@ func (h *credentialHandlers) endLogin(ctx context.Context, p *auth.Principal) (w
 }
 
 // caller answers with who the caller is.
-func (h *credentialHandlers) caller(r *http.Request) (any, error) {
+func (h *credentialHandlers) caller(r *http.Request) (*wire.Caller, error) {
 	return h.viewCaller(principalOf(r.Context())), nil
 }
 

@@ -22,13 +22,13 @@ func (h *statsHandlers) metricsRoute() route {
 		summary: "Show what the answering instance has counted, by reason",
 		description: "For people who look for the cause of a problem; /metrics has more, for Prometheus. Everything is of the answering " +
 			"instance and since it started.",
-		handler: handle(h.responder, h.showMetrics), out: reflect.TypeFor[wire.Metrics](),
+		handler: handler{serve: handle(h.responder, h.showMetrics).serve, out: reflect.TypeFor[wire.Metrics]()},
 	}
 }
 
 // showMetrics answers with what this instance has counted. It reads counters and copies in memory: never the store, and nothing that grows
 // with the fleet.
-func (h *statsHandlers) showMetrics(*http.Request) (any, error) {
+func (h *statsHandlers) showMetrics(*http.Request) (*compat.Metrics, error) {
 	return compat.MetricsOf(&wire.Metrics{
 		Instance: string(h.bus.Instance()), UptimeMS: time.Since(h.started).Milliseconds(),
 		Stats: h.statsRequests(), Dispatch: h.dispatches(), DispatchExclude: h.exclusions(), ModelNotAvailable: h.modelNA(),

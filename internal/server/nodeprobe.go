@@ -18,7 +18,7 @@ func (h *nodeHandlers) probeRoute() route {
 		description: "Reserves a slot of this node, delivers a moment of silence to it as it delivers every job, and answers when the " +
 			"node has sent a result, has failed or has taken too long. Works also while the node is drained or ejected; no other node " +
 			"gets the job. A probe counts in no statistics, and neither for nor against the node. The body may be absent.",
-		handler: h.serveProbe, in: reflect.TypeFor[wire.ProbeRequest](), out: reflect.TypeFor[wire.ProbeResult](), stream: true,
+		handler: handler{h.serveProbe, reflect.TypeFor[wire.ProbeRequest](), reflect.TypeFor[wire.ProbeResult]()}, stream: true,
 		optionalBody: true,
 		params:       []param{idParam("The node's name.")},
 		codes: []wire.Code{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -24,7 +23,7 @@ func (h *nodeHandlers) seriesRoute() route {
 		summary: "Show figures of a node over the last hour",
 		description: "A point every 5 s, from the memory of the instances: each counts the jobs whose end it decided. An instance that " +
 			"does not answer within 2 s is named as incomplete.",
-		handler: handle(h.responder, h.showSeries), out: reflect.TypeFor[wire.NodeSeries](),
+		handler: handle(h.responder, h.showSeries),
 		params: []param{
 			idParam("The node's name."), fromParam,
 			{name: "scope", description: "here: only what this instance has seen. By default the other instances are asked, too.",
@@ -45,7 +44,7 @@ func readSeriesQuery(r *http.Request, known ...string) (from time.Time, _ *wire.
 	return readMillis(q, "from")
 }
 
-func (h *nodeHandlers) showSeries(r *http.Request) (any, error) {
+func (h *nodeHandlers) showSeries(r *http.Request) (*wire.NodeSeries, error) {
 	id := core.NodeID(r.PathValue("id"))
 	from, e := readSeriesQuery(r, "from", "scope")
 	if e != nil {

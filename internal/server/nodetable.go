@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,9 +38,7 @@ func (h *nodeHandlers) tableRoute() route {
 		description: "The nodes as the answering instance knows them, at most about a second old. It reads nothing from the store: use " +
 			"it to search, filter and sort large fleets, and GET /v1/nodes/{id} for one node. A node that is named table is shown by " +
 			"GET /v1/nodes only.",
-		handler: handle(h.responder, h.showTable), out: reflect.TypeFor[wire.NodeTable](),
-		params: tableParams,
-		codes:  []wire.Code{wire.DeadlineExceeded},
+		handler: handle(h.responder, h.showTable), params: tableParams, codes: []wire.Code{wire.DeadlineExceeded},
 	}
 }
 
@@ -52,7 +49,7 @@ const (
 	maxFilterText    = 512 // of the names of regions and services
 )
 
-func (h *nodeHandlers) showTable(r *http.Request) (any, error) {
+func (h *nodeHandlers) showTable(r *http.Request) (*wire.NodeTable, error) {
 	q, e := h.tableQuery(r)
 	if e != nil {
 		return nil, e

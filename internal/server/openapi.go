@@ -37,12 +37,12 @@ func (h *docHandlers) routes() []route {
 	return append(h.dashboardRoutes(), []route{
 		{
 			method: "GET", path: "/openapi.yaml", rule: everyone, tag: "operations", summary: "This description", media: "application/yaml",
-			handler: h.serve(h.openAPI),
+			handler: handler{serve: h.serve(h.openAPI)},
 		},
 		{
 			method: "GET", path: "/asyncapi.yaml", rule: everyone, tag: "operations", summary: "The description of the WebSockets",
 			media:   "application/yaml",
-			handler: h.serve(h.asyncAPI),
+			handler: handler{serve: h.serve(h.asyncAPI)},
 		},
 	}...)
 }
@@ -112,15 +112,15 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 			" If there are keys, it needs a credential of its own, whatever auth.anonymous_role is.", " ")
 	}
 	codes := r.codes
-	if r.in != nil {
-		op.RequestBody = &huma.RequestBody{Required: !r.optionalBody, Content: content(registry.Schema(r.in, true, ""))}
+	if r.handler.in != nil {
+		op.RequestBody = &huma.RequestBody{Required: !r.optionalBody, Content: content(registry.Schema(r.handler.in, true, ""))}
 		codes = append([]wire.Code{wire.InvalidRequest, wire.UnsupportedMediaType, wire.PayloadTooLarge}, codes...)
 	} else if len(r.params) > 0 {
 		codes = append([]wire.Code{wire.InvalidRequest}, codes...)
 	}
 	ok := &huma.Response{Description: "OK"}
-	if r.out != nil {
-		ok.Content = content(registry.Schema(r.out, true, ""))
+	if r.handler.out != nil {
+		ok.Content = content(registry.Schema(r.handler.out, true, ""))
 	} else {
 		ok.Content = map[string]*huma.MediaType{r.media: {}}
 	}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"reflect"
 
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -13,8 +12,7 @@ func (h *statusHandlers) poolsRoute() route {
 		method: "GET", path: "/api/v1/phase3/pools", rule: fleetReaders, tag: "operations", summary: "Show the capability pools",
 		description: "The pools that are in force, with the nodes, slots and stages of each, and the nodes that belong to none and why, " +
 			"as the answering instance sees them. Without pools the list is empty.",
-		handler: handle(h.responder, h.showPools), out: reflect.TypeFor[wire.PoolOverview](),
-		codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+		handler: handle(h.responder, h.showPools), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 	}
 }
 
@@ -30,7 +28,7 @@ func viewExplainedPools(list []dispatch.ExplainedPool) []wire.ExplainPool {
 	return out
 }
 
-func (h *statusHandlers) showPools(r *http.Request) (any, error) {
+func (h *statusHandlers) showPools(r *http.Request) (*wire.PoolOverview, error) {
 	for name := range r.URL.Query() {
 		return nil, wire.Invalid(name, "is not known; this list has no filters")
 	}

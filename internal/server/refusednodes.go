@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -148,12 +147,12 @@ func (h *nodeHandlers) refusedRoute() route {
 		summary: "List nodes that were refused, the latest first",
 		description: "The last registrations and connections of nodes that the instances have refused since they started, at most 200, " +
 			"by address and reason, with what to change.",
-		handler: handle(h.responder, h.showRefused), out: reflect.TypeFor[wire.RefusedNodeList](),
-		params: []param{{name: "scope", description: "here: only those that the answering instance has refused.", kind: "string"}},
+		handler: handle(h.responder, h.showRefused),
+		params:  []param{{name: "scope", description: "here: only those that the answering instance has refused.", kind: "string"}},
 	}
 }
 
-func (h *nodeHandlers) showRefused(r *http.Request) (any, error) {
+func (h *nodeHandlers) showRefused(r *http.Request) (*wire.RefusedNodeList, error) {
 	for name := range r.URL.Query() {
 		if name != "scope" {
 			return nil, wire.Invalid(wire.Quote(name), "is not known; use scope")

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"reflect"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -20,7 +19,7 @@ func (h *operatorHandlers) configRoutes() []route {
 			description: "This instance reads its configuration again, as on SIGHUP, and puts keys, signers and what else can change in " +
 				"force. Capability pools that have changed are published to all instances. A configuration with errors changes nothing. " +
 				"Each instance has to be asked itself.",
-			handler: handle(h.responder, h.reload), out: reflect.TypeFor[wire.ReloadResponse](),
+			handler: handle(h.responder, h.reload),
 			params: []param{{
 				name: publishPools, kind: "string",
 				description: "true: publish the capability pools of the configuration to all instances also if they have not changed " +
@@ -51,7 +50,7 @@ func readReload(q url.Values) (request config.ReloadRequest, _ *wire.Error) {
 }
 
 // reload reloads the configuration of this instance.
-func (h *operatorHandlers) reload(r *http.Request) (any, error) {
+func (h *operatorHandlers) reload(r *http.Request) (*wire.ReloadResponse, error) {
 	request, e := readReload(r.URL.Query())
 	if e != nil {
 		return nil, e

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"sort"
 	"strings"
 	"time"
@@ -35,23 +34,21 @@ func (h *credentialHandlers) routes() []route {
 			summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
 			description: "It takes effect on the instance that answers at once, and on all others within a second: requests are " +
 				"refused, connections closed, sessions ended and nodes removed. If the store does not answer, nothing is revoked.",
-			handler: handleBody(h.responder, h.revoke), in: reflect.TypeFor[wire.RevocationRequest](),
-			out:   reflect.TypeFor[wire.Revocation](),
-			codes: []wire.Code{wire.SchedulerDependencyDown},
+			handler: handleBody(h.responder, h.revoke), codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/auth/revocations", rule: fleetReaders, tag: "credentials",
 			summary: "List the revocations in force, ordered by id",
-			handler: handle(h.responder, h.listRevocations), out: reflect.TypeFor[wire.RevocationList](), params: listParams("1000"),
+			handler: handle(h.responder, h.listRevocations), params: listParams("1000"),
 		},
 		{
 			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: namedOperators, action: "auth.lift", tag: "credentials",
 			summary: "Lift a revocation",
 			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back, and " +
 				"logins stay ended.",
-			handler: handle(h.responder, h.lift), out: reflect.TypeFor[wire.Revocation](),
-			params: []param{{name: "id", description: "The id of the revocation.", kind: "string", inPath: true}},
-			codes:  []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+			handler: handle(h.responder, h.lift),
+			params:  []param{{name: "id", description: "The id of the revocation.", kind: "string", inPath: true}},
+			codes:   []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 	}...)
 }
@@ -59,7 +56,7 @@ func (h *credentialHandlers) routes() []route {
 // maxReason is the maximum length of the reason of a revocation.
 const maxReason = 256
 
-func (h *credentialHandlers) revoke(ctx context.Context, in *wire.RevocationRequest) (any, error) {
+func (h *credentialHandlers) revoke(ctx context.Context, in *wire.RevocationRequest) (*wire.Revocation, error) {
 	r, e := h.readRevocation(ctx, in)
 	if e != nil {
 		return nil, e
@@ -77,7 +74,7 @@ func (h *credentialHandlers) revoke(ctx context.Context, in *wire.RevocationRequ
 	if r.Kind == store.RevokedKID && !ring.HasSigner(r.Name) {
 		out.Warnings = append(out.Warnings, "no signer with this kid is configured on this instance: check it")
 	}
-	return out, nil
+	return &out, nil
 }
 
 // readRevocation checks a request and converts it to an entry.
@@ -167,7 +164,7 @@ func viewRevocation(r *store.Revocation) wire.Revocation {
 }
 
 // listRevocations lists the revocations in force.
-func (h *credentialHandlers) listRevocations(r *http.Request) (any, error) {
+func (h *credentialHandlers) listRevocations(r *http.Request) (*wire.RevocationList, error) {
 	q, e := parseList(r.URL.Query(), "revocations", 1, maxPage)
 	if e != nil {
 		return nil, e
@@ -187,7 +184,7 @@ func (h *credentialHandlers) listRevocations(r *http.Request) (any, error) {
 }
 
 // lift lifts a revocation.
-func (h *credentialHandlers) lift(r *http.Request) (any, error) {
+func (h *credentialHandlers) lift(r *http.Request) (*wire.Revocation, error) {
 	id := r.PathValue("id")
 	target, err := store.ParseRevocationTarget(id)
 	if err != nil {
@@ -210,5 +207,6 @@ func (h *credentialHandlers) lift(r *http.Request) (any, error) {
 	if err := h.revocations.Lift(r.Context(), target, principalOf(r.Context()).Key); err != nil {
 		return nil, h.storeDown("revocations", err)
 	}
-	return viewRevocation(&entry), nil
+	lifted := viewRevocation(&entry)
+	return &lifted, nil
 }

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"reflect"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -14,8 +13,7 @@ type route struct {
 	tag          string
 	summary      string
 	description  string
-	handler      http.HandlerFunc
-	in, out      reflect.Type
+	handler      handler
 	media        string // of the answer, when it is not JSON
 	params       []param
 	codes        []wire.Code // the errors of this route, beside those of every route

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +36,7 @@ func (h *sessionHandlers) routes() []route {
 			method: "GET", path: "/v1/sessions", rule: jobReaders, peers: true, tag: "sessions",
 			summary:     "List the sessions of all instances, ordered by tenant and name",
 			description: "If an instance could not be asked, or does not answer, the list is partial.",
-			handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.SessionList](),
+			handler:     handle(h.responder, h.show),
 			params: listParams("1000",
 				param{name: "tenant_id", description: "Only sessions of this tenant.", kind: "string"},
 				param{name: "search", description: "Only sessions whose name contains this.", kind: "string"},
@@ -54,7 +53,7 @@ func (h *sessionHandlers) routes() []route {
 				"ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A " +
 				"key may end 20 sessions a second, and 200 at once. A token that is minted afterwards can start another session of the " +
 				"same name.",
-			handler: handle(h.responder, h.end), out: reflect.TypeFor[wire.SessionTerminated](),
+			handler: handle(h.responder, h.end),
 			params: []param{
 				idParam("The session's name."),
 				{name: "tenant_id", description: "The tenant of the session, if the key has none.", kind: "string"},
@@ -65,7 +64,7 @@ func (h *sessionHandlers) routes() []route {
 }
 
 // show lists sessions.
-func (h *sessionHandlers) show(r *http.Request) (any, error) {
+func (h *sessionHandlers) show(r *http.Request) (*wire.SessionList, error) {
 	q, e := parseList(r.URL.Query(), "sessions", 2, maxPage, "tenant_id", "search", "language", "connected", "instance", "scope")
 	if e != nil {
 		return nil, e
@@ -141,7 +140,7 @@ func (h *sessionHandlers) allowEnd(key string) bool {
 }
 
 // end ends a session.
-func (h *sessionHandlers) end(r *http.Request) (any, error) {
+func (h *sessionHandlers) end(r *http.Request) (*wire.SessionTerminated, error) {
 	id, q := r.PathValue("id"), r.URL.Query()
 	for name := range q {
 		if name != "tenant_id" {

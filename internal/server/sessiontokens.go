@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,16 +17,14 @@ func (h *sessionHandlers) mintRoute() route {
 		method: "POST", path: "/v1/sessions", rule: jobSenders, action: "session.mint", tag: "sockets", summary: "Mint a session token",
 		description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser " +
 			"offers it as a second subprotocol, lingua.token.<token>.",
-		handler: handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](),
-		out:   reflect.TypeFor[wire.SessionTokenResponse](),
-		codes: []wire.Code{wire.NotFound},
+		handler: handleBody(h.responder, h.mint), codes: []wire.Code{wire.NotFound},
 	}
 }
 
 const defaultTokenTTL = time.Hour
 
 // mint makes a token for a session.
-func (h *sessionHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) (any, error) {
+func (h *sessionHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) (*wire.SessionTokenResponse, error) {
 	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}

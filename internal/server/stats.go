@@ -45,23 +45,24 @@ func (h *statsHandlers) routes() []route {
 		description: "One instance computes a snapshot every few seconds, and each instance answers with its last copy: stale and age_ms " +
 			"say how old it is. A request never waits for a snapshot. Periods are made of whole minutes, and of whole quarters of an " +
 			"hour for the last day, and end with the current one.",
-		handler: h.show, out: reflect.TypeFor[wire.Stats](), codes: []wire.Code{wire.StatsNotReady},
+		handler: handler{serve: h.show, out: reflect.TypeFor[wire.Stats]()}, codes: []wire.Code{wire.StatsNotReady},
 	}, {
 		method: "GET", path: "/api/v1/series", rule: fleetReaders, tag: "operations",
 		summary: "Show figures of the whole fleet over the last hour",
 		description: "A point for each snapshot of the statistics. A request is answered from memory, and gets no points if there was " +
 			"no snapshot yet.",
-		handler: handle(h.responder, h.series), out: reflect.TypeFor[wire.ClusterSeries](), params: []param{fromParam},
+		handler: handle(h.responder, h.series), params: []param{fromParam},
 	}}
 }
 
 // series answers with the points of the cluster.
-func (h *statsHandlers) series(r *http.Request) (any, error) {
+func (h *statsHandlers) series(r *http.Request) (*wire.ClusterSeries, error) {
 	from, e := readSeriesQuery(r, "from")
 	if e != nil {
 		return nil, e
 	}
-	return h.stats.Series(from), nil
+	points := h.stats.Series(from)
+	return &points, nil
 }
 
 // statsHead is the size of the buffer for the head of an answer: it has a few short fields.

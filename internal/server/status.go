@@ -45,33 +45,33 @@ func (h *statusHandlers) routes() []route {
 		{
 			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version",
 			handler: handle(h.responder, h.showVersion),
-			out:     reflect.TypeFor[wire.VersionResponse](),
 		},
 		{
 			method: "GET", path: "/healthz", rule: everyone, tag: "operations", summary: "Liveness probe",
 			handler: handle(h.responder, h.live),
-			out:     reflect.TypeFor[wire.HealthResponse](),
 		},
 		{
 			method: "GET", path: "/readyz", rule: everyone, tag: "operations",
-			summary: "Readiness probe: whether this instance takes new work", handler: h.ready,
-			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
+			summary: "Readiness probe: whether this instance takes new work",
+			handler: handler{serve: h.ready, out: reflect.TypeFor[wire.ReadyResponse]()}, alsoStatus: http.StatusServiceUnavailable,
 		},
 		{
 			method: "GET", path: "/metrics", rule: metricsReaders, programs: true, tag: "operations", summary: "Metrics for Prometheus",
 			media: "text/plain",
 			description: "In the text format; also in OpenMetrics, with exemplars, and in protobuf, with native histograms, for a " +
 				"scraper that accepts these.",
-			handler: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP,
+			handler: handler{serve: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP},
 		},
 	}
 }
 
-func (h *statusHandlers) live(*http.Request) (any, error) {
+func (h *statusHandlers) live(*http.Request) (*wire.HealthResponse, error) {
 	return &wire.HealthResponse{Status: "ok"}, nil
 }
 
-func (h *statusHandlers) showVersion(*http.Request) (any, error) { return &h.version, nil }
+func (h *statusHandlers) showVersion(*http.Request) (*wire.VersionResponse, error) {
+	return &h.version, nil
+}
 
 // ready answers whether this instance takes new work.
 func (h *statusHandlers) ready(w http.ResponseWriter, r *http.Request) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
@@ -41,12 +40,11 @@ func (h *statusHandlers) storeRoute() route {
 		method: "GET", path: "/v1/store", rule: fleetReaders, tag: "operations", summary: "Show the shared store and its servers",
 		description: "As the answering instance sees it. The servers are asked in the background, at most every 5 s, and only while " +
 			"there are requests: a request waits only if it is the first one.",
-		handler: handle(h.responder, h.showStore), out: reflect.TypeFor[wire.StoreStatus](),
-		codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+		handler: handle(h.responder, h.showStore), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 	}
 }
 
-func (h *statusHandlers) showStore(r *http.Request) (any, error) {
+func (h *statusHandlers) showStore(r *http.Request) (*wire.StoreStatus, error) {
 	for name := range r.URL.Query() {
 		return nil, wire.Invalid(wire.Quote(name), "is not known; there are no parameters")
 	}

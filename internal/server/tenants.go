@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
@@ -18,7 +17,7 @@ func (h *statusHandlers) tenantsRoute() route {
 		summary: "List the tenants with their limits and what they use",
 		description: "The limits are those of the answering instance. What is counted against a limit is the same on all instances. A " +
 			"caller of one tenant sees only that one.",
-		handler: handle(h.responder, h.showTenants), out: reflect.TypeFor[wire.TenantList](),
+		handler: handle(h.responder, h.showTenants),
 		params: listParams("100",
 			param{name: "tenant_id", description: "Only this tenant.", kind: "string"},
 			param{name: "scope", description: "here: only what the answering instance counts itself.", kind: "string"},
@@ -31,7 +30,7 @@ func (h *statusHandlers) tenantsRoute() route {
 const defaultTenantPage = 100
 
 // showTenants lists tenants.
-func (h *statusHandlers) showTenants(r *http.Request) (any, error) {
+func (h *statusHandlers) showTenants(r *http.Request) (*wire.TenantList, error) {
 	q, e := parseList(r.URL.Query(), "tenants", 1, defaultTenantPage, "tenant_id", "scope")
 	if e != nil {
 		return nil, e
