@@ -99,6 +99,15 @@ func (c *apiClient) requestWithin(ctx context.Context, timeout time.Duration, me
 	return nil
 }
 
+// show sends a request and prints the response, as JSON or, through write, as a table.
+func show[T any](ctx context.Context, c *apiClient, io streams, method, path string, in any, write func(*tabwriter.Writer, *T)) error {
+	var out T
+	if err := c.request(ctx, method, path, in, &out); err != nil {
+		return err
+	}
+	return c.print(io.out, out, func(t *tabwriter.Writer) { write(t, &out) })
+}
+
 // print writes a response as JSON or, through writeTable, as a table.
 func (c *apiClient) print(w io.Writer, response any, writeTable func(t *tabwriter.Writer)) error {
 	if c.JSON {

@@ -67,11 +67,8 @@ func (c *cancelCmd) Validate() error {
 // Run cancels a job, or all that match.
 func (c *cancelCmd) Run(ctx context.Context, io streams) error {
 	if c.ID != "" {
-		var out wire.CancelResponse
-		if err := c.request(ctx, "POST", "/v1/jobs/"+url.PathEscape(c.ID)+"/cancel", nil, &out); err != nil {
-			return err
-		}
-		return c.print(io.out, out, func(t *tabwriter.Writer) {
+		path := "/v1/jobs/" + url.PathEscape(c.ID) + "/cancel"
+		return show(ctx, &c.apiClient, io, "POST", path, nil, func(t *tabwriter.Writer, out *wire.CancelResponse) {
 			if out.Waited {
 				fmt.Fprintf(t, "%s waited for a slot, and was cancelled\n", c.ID)
 				return
@@ -97,12 +94,8 @@ func (c *cancelCmd) Run(ctx context.Context, io streams) error {
 		})
 	}
 	filter.Until = counted.UntilMS
-	var out wire.JobsCancelResponse
-	if err := c.request(ctx, "POST", "/v1/jobs/cancel", wire.JobsCancelRequest{Filter: &filter, Expect: &counted.Matches},
-		&out); err != nil {
-		return err
-	}
-	return c.print(io.out, out, func(t *tabwriter.Writer) {
+	in := wire.JobsCancelRequest{Filter: &filter, Expect: &counted.Matches}
+	return show(ctx, &c.apiClient, io, "POST", "/v1/jobs/cancel", in, func(t *tabwriter.Writer, out *wire.JobsCancelResponse) {
 		fmt.Fprintf(t, "%d were cancelled, %d had ended before\n", out.Cancelled, out.AlreadyEnded)
 		if out.Failed+out.Remaining > 0 {
 			fmt.Fprintf(t, "%d failed, %d were not tried: repeat the command\n", out.Failed, out.Remaining)

@@ -30,11 +30,8 @@ type dlqListCmd struct {
 
 // Run lists dead letters.
 func (c *dlqListCmd) Run(ctx context.Context, io streams) error {
-	var list wire.DeadLetterList
-	if err := c.request(ctx, "GET", "/v1/dlq?limit="+strconv.Itoa(c.Limit), nil, &list); err != nil {
-		return err
-	}
-	return c.print(io.out, list, func(t *tabwriter.Writer) {
+	path := "/v1/dlq?limit=" + strconv.Itoa(c.Limit)
+	return show(ctx, &c.apiClient, io, "GET", path, nil, func(t *tabwriter.Writer, list *wire.DeadLetterList) {
 		if len(list.DeadLetters) == 0 {
 			fmt.Fprintln(t, "there are no dead letters")
 			return
@@ -57,11 +54,8 @@ type dlqShowCmd struct {
 
 // Run shows one dead letter.
 func (c *dlqShowCmd) Run(ctx context.Context, io streams) error {
-	var list wire.DeadLetterList
-	if err := c.request(ctx, "GET", "/v1/dlq?id="+url.QueryEscape(c.ID), nil, &list); err != nil {
-		return err
-	}
-	return c.print(io.out, list, func(t *tabwriter.Writer) {
+	path := "/v1/dlq?id=" + url.QueryEscape(c.ID)
+	return show(ctx, &c.apiClient, io, "GET", path, nil, func(t *tabwriter.Writer, list *wire.DeadLetterList) {
 		for i := range list.DeadLetters {
 			writeDeadLetter(t, &list.DeadLetters[i])
 		}

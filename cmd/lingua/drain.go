@@ -48,11 +48,8 @@ func (c *apiClient) warnOfEffect(ctx context.Context, io streams, id string) {
 
 // try prints what would be missing if the node were drained.
 func (c *drainCmd) try(ctx context.Context, io streams) error {
-	var e wire.DrainEffect
-	if err := c.request(ctx, "GET", "/v1/nodes/"+url.PathEscape(c.ID)+"/drain_effect", nil, &e); err != nil {
-		return err
-	}
-	return c.print(io.out, e, func(t *tabwriter.Writer) {
+	path := "/v1/nodes/" + url.PathEscape(c.ID) + "/drain_effect"
+	return show(ctx, &c.apiClient, io, "GET", path, nil, func(t *tabwriter.Writer, e *wire.DrainEffect) {
 		fmt.Fprintf(t, "without %s: %.1f %% of the slots of ready nodes are missing; its jobs in flight stay with it: %d\n", c.ID,
 			100*e.ShareOfSlots, e.InFlight)
 		fmt.Fprintf(t, "directions without a ready node: %s\n", listDirections(e.None))
@@ -87,11 +84,7 @@ func (c *resumeCmd) Run(ctx context.Context, io streams) error {
 
 // changeNode requests an action on a node and prints its effect and the state of the node after it.
 func (c *apiClient) changeNode(ctx context.Context, io streams, id, action, effect string) error {
-	var n wire.Node
-	if err := c.request(ctx, "POST", "/v1/nodes/"+url.PathEscape(id)+"/"+action, nil, &n); err != nil {
-		return err
-	}
-	return c.print(io.out, n, func(t *tabwriter.Writer) {
+	return show(ctx, c, io, "POST", "/v1/nodes/"+url.PathEscape(id)+"/"+action, nil, func(t *tabwriter.Writer, n *wire.Node) {
 		fmt.Fprintf(t, "%s %s (%s, %d of %d slots in use)\n", n.NodeID, effect, n.Health, n.EffectiveLoad, n.MaxConcurrentJobs)
 	})
 }

@@ -47,11 +47,7 @@ func (c *explainCmd) Run(ctx context.Context, io streams) error {
 		ms := c.MaxWait.Milliseconds()
 		in.Options.MaxWaitMS = &ms
 	}
-	var explained wire.ExplainResponse
-	if err := c.request(ctx, "POST", "/v1/dispatch/explain", in, &explained); err != nil {
-		return err
-	}
-	return c.print(io.out, explained, func(t *tabwriter.Writer) { writeExplanation(t, &explained) })
+	return show(ctx, &c.apiClient, io, "POST", "/v1/dispatch/explain", in, writeExplanation)
 }
 
 func writeExplanation(t *tabwriter.Writer, e *wire.ExplainResponse) {

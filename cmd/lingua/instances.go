@@ -10,21 +10,11 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// instanceCommands are about the instances and what they share.
-type instanceCommands struct {
-	Instances instancesCmd `cmd:"" help:"List the scheduler instances that share a fleet."`
-	Store     storeCmd     `cmd:"" help:"Show the shared store and its servers."`
-}
-
 type instancesCmd struct{ apiClient }
 
 // Run lists the instances that share a fleet.
 func (c *instancesCmd) Run(ctx context.Context, io streams) error {
-	var list wire.InstanceList
-	if err := c.request(ctx, "GET", "/v1/instances", nil, &list); err != nil {
-		return err
-	}
-	return c.print(io.out, list, func(t *tabwriter.Writer) {
+	return show(ctx, &c.apiClient, io, "GET", "/v1/instances", nil, func(t *tabwriter.Writer, list *wire.InstanceList) {
 		fmt.Fprintln(t, "INSTANCE\tINCARNATION\tSTATE\tNODES\tSESSIONS\tJOBS\tINBOX\t"+
 			"DEAD LETTERS\tTAKEOVERS\tUPTIME\tVERSION\tKEYS\tADDRESS")
 		for _, i := range list.Instances {

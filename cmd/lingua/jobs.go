@@ -66,11 +66,7 @@ func stateFilter(given string) string {
 // Run lists jobs.
 func (c *jobsCmd) Run(ctx context.Context, io streams) error {
 	if c.ID != "" {
-		var j wire.JobDetail
-		if err := c.request(ctx, "GET", "/v1/jobs/"+url.PathEscape(c.ID)+"?decisions=true", nil, &j); err != nil {
-			return err
-		}
-		return c.print(io.out, j, func(t *tabwriter.Writer) { writeJob(t, &j) })
+		return show(ctx, &c.apiClient, io, "GET", "/v1/jobs/"+url.PathEscape(c.ID)+"?decisions=true", nil, writeJob)
 	}
 	q := makeQuery("state", stateFilter(c.State), "reason", strings.ToUpper(c.Reason), "node_id", c.Node, "session_id", c.Session,
 		"language", c.Language, "src_lang", c.Src, "tgt_lang", c.Tgt, "region", c.Region, "tenant_id", c.Tenant, "search", c.Search,

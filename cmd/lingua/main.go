@@ -22,46 +22,37 @@ const (
 	exitUnreachable = 3 // the scheduler could not be reached
 )
 
-// changeCmds are the commands that change nodes and jobs.
-type changeCmds struct {
-	Cancel cancelCmd `cmd:"" help:"Cancel a job, or all open jobs that match, which are counted first."`
-	Drain  drainCmd  `cmd:"" help:"Give a node no new jobs; those that it has continue."`
-	Resume resumeCmd `cmd:"" help:"End the drain of a node."`
-}
-
-// tenantCommands show how tenants share the fleet.
-type tenantCommands struct {
-	Waiting waitingCmd `cmd:"" help:"Show who waits for a slot: by tenant with its share, and request by request."`
-	Tenants tenantsCmd `cmd:"" help:"List the tenants with their limits, and how close they are to them."`
-}
-
 // cli is the command line: one field for each command.
 type cli struct {
-	Serve    serveCmd    `cmd:"" help:"Run the scheduler."`
-	Demo     demoCmd     `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and show a live summary."`
-	Talk     talkCmd     `cmd:"" help:"Stream a WAV file into a session and print the results."`
-	Node     nodeCmd     `cmd:"" help:"Run a simulated node."`
-	ModelHub modelHubCmd `cmd:"" name:"modelhub" help:"Run a stand-in for a ModelHub, for demonstrations and tests."`
-	Bench    benchCmd    `cmd:"" help:"Send load to a running scheduler at a fixed rate, and report latencies and failures."`
-	Nodes    nodesCmd    `cmd:"" help:"List the registered nodes, show one, or remove one."`
-	Jobs     jobsCmd     `cmd:"" help:"List jobs, or show one with its attempts."`
-	tenantCommands
+	Serve      serveCmd      `cmd:"" help:"Run the scheduler."`
+	Demo       demoCmd       `cmd:"" help:"Run a scheduler with a simulated fleet and conversations, and show a live summary."`
+	Talk       talkCmd       `cmd:"" help:"Stream a WAV file into a session and print the results."`
+	Node       nodeCmd       `cmd:"" help:"Run a simulated node."`
+	ModelHub   modelHubCmd   `cmd:"" name:"modelhub" help:"Run a stand-in for a ModelHub, for demonstrations and tests."`
+	Bench      benchCmd      `cmd:"" help:"Send load to a running scheduler at a fixed rate, and report latencies and failures."`
+	Nodes      nodesCmd      `cmd:"" help:"List the registered nodes, show one, or remove one."`
+	Jobs       jobsCmd       `cmd:"" help:"List jobs, or show one with its attempts."`
+	Waiting    waitingCmd    `cmd:"" help:"Show who waits for a slot: by tenant with its share, and request by request."`
+	Tenants    tenantsCmd    `cmd:"" help:"List the tenants with their limits, and how close they are to them."`
 	Directions directionsCmd `cmd:"" help:"List the directions with their nodes and slots."`
 	Pools      poolsCmd      `cmd:"" help:"Show the capability pools with their nodes and slots, or one of them."`
 	Events     eventsCmd     `cmd:"" help:"Show what happened to the fleet, or follow it: registrations, losses, drains, takeovers, outages."`
 	Audit      auditCmd      `cmd:"" help:"Show who changed what, and which requests were denied, or follow it."`
-	instanceCommands
-	Stats   statsCmd   `cmd:"" help:"Show statistics of the fleet: nodes, jobs, and the use of languages."`
-	Metrics metricsCmd `cmd:"" help:"Show what an instance has counted, and why dispatches were refused; /metrics has more, for Prometheus."`
-	DLQ     dlqCmd     `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
-	Explain explainCmd `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
-	changeCmds
-	Sessions sessionsCmd `cmd:"" help:"List the sessions, or end one."`
-	Revoke   revokeCmd   `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
-	Keys     keysCmd     `cmd:"" help:"Make, hash and check the keys of a config file."`
-	Config   configCmd   `cmd:"" help:"Check a config file, print a documented one, or let a running scheduler reload its own."`
-	Health   healthCmd   `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
-	Version  versionCmd  `cmd:"" help:"Print the version."`
+	Instances  instancesCmd  `cmd:"" help:"List the scheduler instances that share a fleet."`
+	Store      storeCmd      `cmd:"" help:"Show the shared store and its servers."`
+	Stats      statsCmd      `cmd:"" help:"Show statistics of the fleet: nodes, jobs, and the use of languages."`
+	Metrics    metricsCmd    `cmd:"" help:"Show what an instance has counted, and why dispatches were refused; /metrics has more, for Prometheus."`
+	DLQ        dlqCmd        `cmd:"" name:"dlq" help:"List, show, replay or purge dead letters: messages between instances that could not be handled."`
+	Explain    explainCmd    `cmd:"" help:"Show, node by node, how a dispatch would be decided, without dispatching."`
+	Cancel     cancelCmd     `cmd:"" help:"Cancel a job, or all open jobs that match, which are counted first."`
+	Drain      drainCmd      `cmd:"" help:"Give a node no new jobs; those that it has continue."`
+	Resume     resumeCmd     `cmd:"" help:"End the drain of a node."`
+	Sessions   sessionsCmd   `cmd:"" help:"List the sessions, or end one."`
+	Revoke     revokeCmd     `cmd:"" help:"Revoke a key, a signer's tokens, a tenant, a session or a node; list what is revoked, or lift it."`
+	Keys       keysCmd       `cmd:"" help:"Make, hash and check the keys of a config file."`
+	Config     configCmd     `cmd:"" help:"Check a config file, print a documented one, or let a running scheduler reload its own."`
+	Health     healthCmd     `cmd:"" help:"Check that a scheduler is alive, or with --ready that it accepts work; for health checks."`
+	Version    versionCmd    `cmd:"" help:"Print the version."`
 }
 
 // streams holds the streams and the environment of a command.

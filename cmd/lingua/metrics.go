@@ -17,11 +17,7 @@ type metricsCmd struct{ apiClient }
 
 // Run shows what the answering instance has counted.
 func (c *metricsCmd) Run(ctx context.Context, io streams) error {
-	var m wire.Metrics
-	if err := c.request(ctx, "GET", "/api/v1/metrics", nil, &m); err != nil {
-		return err
-	}
-	return c.print(io.out, m, func(t *tabwriter.Writer) { printMetrics(t, &m) })
+	return show(ctx, &c.apiClient, io, "GET", "/api/v1/metrics", nil, printMetrics)
 }
 
 func printMetrics(t *tabwriter.Writer, m *wire.Metrics) {

@@ -45,12 +45,8 @@ func (c *listNodesCmd) Run(ctx context.Context, io streams) error {
 		return c.listRefused(ctx, io)
 	}
 	if c.ID != "" {
-		var n wire.Node
-		if err := c.request(ctx, "GET", "/v1/nodes/"+url.PathEscape(c.ID), nil, &n); err != nil {
-			return err
-		}
-		return c.print(io.out, n, func(t *tabwriter.Writer) {
-			writeNodes(t, []wire.Node{n})
+		return show(ctx, &c.apiClient, io, "GET", "/v1/nodes/"+url.PathEscape(c.ID), nil, func(t *tabwriter.Writer, n *wire.Node) {
+			writeNodes(t, []wire.Node{*n})
 			switch {
 			case n.PoolID != "":
 				fmt.Fprintf(t, "\npool: %s\n", n.PoolID)
@@ -85,11 +81,7 @@ func (c *listNodesCmd) Run(ctx context.Context, io streams) error {
 
 // listRefused lists nodes that were refused.
 func (c *listNodesCmd) listRefused(ctx context.Context, io streams) error {
-	var list wire.RefusedNodeList
-	if err := c.request(ctx, "GET", "/v1/nodes/refused", nil, &list); err != nil {
-		return err
-	}
-	return c.print(io.out, list, func(t *tabwriter.Writer) {
+	return show(ctx, &c.apiClient, io, "GET", "/v1/nodes/refused", nil, func(t *tabwriter.Writer, list *wire.RefusedNodeList) {
 		if len(list.Refused) == 0 {
 			fmt.Fprintln(t, "no node was refused since the instances started")
 		} else {
@@ -114,11 +106,8 @@ type removeNodeCmd struct {
 // Run removes a node.
 func (c *removeNodeCmd) Run(ctx context.Context, io streams) error {
 	c.warnOfEffect(ctx, io, c.ID)
-	var removed wire.NodeRemoved
-	if err := c.request(ctx, "DELETE", "/v1/nodes/"+url.PathEscape(c.ID), nil, &removed); err != nil {
-		return err
-	}
-	return c.print(io.out, removed, func(t *tabwriter.Writer) {
+	path := "/v1/nodes/" + url.PathEscape(c.ID)
+	return show(ctx, &c.apiClient, io, "DELETE", path, nil, func(t *tabwriter.Writer, removed *wire.NodeRemoved) {
 		fmt.Fprintf(t, "%s is removed; %d jobs are given to other nodes\n", removed.NodeID, removed.MovedJobs)
 		for _, w := range removed.Warnings {
 			fmt.Fprintln(t, "warning:", w)

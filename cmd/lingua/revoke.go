@@ -158,9 +158,8 @@ type revokeLiftCmd struct {
 
 // Run lifts a revocation.
 func (c *revokeLiftCmd) Run(ctx context.Context, io streams) error {
-	var out wire.Revocation
-	if err := c.request(ctx, "DELETE", "/v1/auth/revocations/"+url.PathEscape(c.ID), nil, &out); err != nil {
-		return err
-	}
-	return c.print(io.out, out, func(t *tabwriter.Writer) { fmt.Fprintf(t, "%s is not revoked any more\n", printable(out.ID)) })
+	path := "/v1/auth/revocations/" + url.PathEscape(c.ID)
+	return show(ctx, &c.apiClient, io, "DELETE", path, nil, func(t *tabwriter.Writer, out *wire.Revocation) {
+		fmt.Fprintf(t, "%s is not revoked any more\n", printable(out.ID))
+	})
 }

@@ -88,11 +88,7 @@ func (c *sessionsEndCmd) Run(ctx context.Context, io streams) error {
 	if q := makeQuery("tenant_id", c.Tenant); len(q) > 0 {
 		path += "?" + q.Encode()
 	}
-	var out wire.SessionTerminated
-	if err := c.request(ctx, "DELETE", path, nil, &out); err != nil {
-		return err
-	}
-	return c.print(io.out, out, func(t *tabwriter.Writer) {
+	return show(ctx, &c.apiClient, io, "DELETE", path, nil, func(t *tabwriter.Writer, out *wire.SessionTerminated) {
 		what := "no such session is running"
 		if out.Ended {
 			what = "the session is ended"

@@ -16,11 +16,7 @@ type statsCmd struct{ apiClient }
 
 // Run shows the statistics of the fleet.
 func (c *statsCmd) Run(ctx context.Context, io streams) error {
-	var s wire.Stats
-	if err := c.request(ctx, "GET", "/api/v1/stats", nil, &s); err != nil {
-		return err
-	}
-	return c.print(io.out, s, func(t *tabwriter.Writer) { printStats(t, &s) })
+	return show(ctx, &c.apiClient, io, "GET", "/api/v1/stats", nil, printStats)
 }
 
 func printStats(t *tabwriter.Writer, s *wire.Stats) {

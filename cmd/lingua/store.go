@@ -16,11 +16,7 @@ type storeCmd struct{ apiClient }
 
 // Run shows the shared store and its servers.
 func (c *storeCmd) Run(ctx context.Context, io streams) error {
-	var s wire.StoreStatus
-	if err := c.request(ctx, "GET", "/v1/store", nil, &s); err != nil {
-		return err
-	}
-	return c.print(io.out, s, func(t *tabwriter.Writer) { printStore(t, &s) })
+	return show(ctx, &c.apiClient, io, "GET", "/v1/store", nil, printStore)
 }
 
 func printStore(t *tabwriter.Writer, s *wire.StoreStatus) {

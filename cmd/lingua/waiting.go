@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net/url"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -37,11 +36,7 @@ func (c *waitingCmd) Run(ctx context.Context, io streams) error {
 	if c.Pool != nil {
 		q.Set("pool", *c.Pool)
 	}
-	var list wire.WaitingList
-	if err := c.request(ctx, "GET", (&url.URL{Path: "/v1/waiting", RawQuery: q.Encode()}).String(), nil, &list); err != nil {
-		return err
-	}
-	return c.print(io.out, list, func(t *tabwriter.Writer) { writeWaiting(t, &list) })
+	return show(ctx, &c.apiClient, io, "GET", "/v1/waiting?"+q.Encode(), nil, writeWaiting)
 }
 
 func writeWaiting(t *tabwriter.Writer, list *wire.WaitingList) {

@@ -5,12 +5,12 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/socket"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// registerMetrics registers the gauges that are read from the parts of the scheduler, and makes its load part of what it publishes.
+// registerMetrics registers the gauges that are read from the parts of the scheduler.
 func (s *Scheduler) registerMetrics() {
-	s.stats.record(s.Jobs, s.Metrics)
 	s.Metrics.Registry.MustRegister(telemetry.NewDirections(s.directions))
 	s.Metrics.RegisterGauge("lingua_sessions", "Sessions of this instance, also those whose connection was lost recently.",
 		func() float64 { return float64(s.Sessions.Len()) })
@@ -24,19 +24,19 @@ func (s *Scheduler) registerMetrics() {
 	s.Metrics.RegisterGauge("lingua_audio_held_bytes", "Audio that is held until its jobs have ended.",
 		func() float64 { return float64(s.Audio.Held()) })
 	s.Metrics.RegisterGauge("scheduler_model_na_queue_length", "Reports of unavailable services that are queued on this instance.",
-		func() float64 { return float64(s.guards.unavailable.Queued()) })
-	if s.guards.catalog.State().Configured {
+		func() float64 { return float64(s.unavailable.Queued()) })
+	if s.catalog.State().Configured {
 		s.registerCatalogMetrics()
 	}
-	s.Metrics.Registry.MustRegister(telemetry.NewCoverage(s.stats.reader.Coverage))
+	s.Metrics.Registry.MustRegister(telemetry.NewCoverage(s.stats.Reader.Coverage))
 	s.Metrics.RegisterGauge("lingua_stats_age_seconds",
 		"Since the statistics that this instance serves were computed, or since it started if it has none.",
-		func() float64 { return s.stats.reader.Age().Seconds() })
+		func() float64 { return s.stats.Reader.Age().Seconds() })
 	s.Metrics.RegisterCounter("lingua_observations_dropped_total", "Attempts and jobs that ended too fast to be counted in the statistics.",
-		func() float64 { return float64(s.stats.counter.Dropped()) })
+		func() float64 { return float64(s.stats.Counter.Dropped()) })
 	s.Metrics.RegisterGauge("lingua_node_series_missing",
 		"Nodes without a series of the last hour on this instance, because there are too many.",
-		func() float64 { return float64(s.stats.series.Missing()) })
+		func() float64 { return float64(s.stats.Series.Missing()) })
 	s.Metrics.Registry.MustRegister(telemetry.NewWaitingGauges(s.Jobs.Waiting.Counts))
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
 		func() float64 { return float64(s.Jobs.Waiting.Waiting()) })
@@ -45,18 +45,26 @@ func (s *Scheduler) registerMetrics() {
 // registerCatalogMetrics registers the gauges of the catalog of services, which are absent without a ModelHub.
 func (s *Scheduler) registerCatalogMetrics() {
 	s.Metrics.RegisterGauge("lingua_catalog_services", "Services in the catalog of this instance.",
-		func() float64 { return float64(s.guards.catalog.State().Services) })
+		func() float64 { return float64(s.catalog.State().Services) })
 	s.Metrics.RegisterGauge("lingua_catalog_failures", "Refreshes of the catalog that failed in a row.",
-		func() float64 { return float64(s.guards.catalog.State().FailCount) })
+		func() float64 { return float64(s.catalog.State().FailCount) })
 	s.Metrics.RegisterGauge("lingua_catalog_age_seconds",
 		"Since the ModelHub last confirmed the catalog, or since this instance started if it never has.",
 		func() float64 {
-			confirmed := s.guards.catalog.State().LastSuccessAt
+			confirmed := s.catalog.State().LastSuccessAt
 			if confirmed.IsZero() {
 				confirmed = s.started
 			}
 			return time.Since(confirmed).Seconds()
 		})
+}
+
+// load returns the load of this instance, which the statistics publish.
+func (s *Scheduler) load() stats.Load {
+	return stats.Load{
+		Waiting: s.Jobs.Waiting.Waiting(), WaitingBy: s.Jobs.Waiting.WaitingByDirection(), Dispatched: s.Metrics.Dispatched(),
+		Retries: s.Metrics.Retries.Sum(), Lag: s.Metrics.Lags(),
+	}
 }
 
 // countClose counts the close of a connection.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/bus"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/run"
@@ -16,9 +17,9 @@ import (
 // autoName is the configured instance name for which one is made.
 const autoName = "auto"
 
-// newIncarnation makes the id of this incarnation of this instance.
-func (s *Scheduler) newIncarnation() core.InstanceID {
-	name := s.cfg.Scheduler.Phase2.InstanceID
+// newIncarnation makes the id of this incarnation of an instance.
+func newIncarnation(c *config.Scheduler) core.InstanceID {
+	name := c.Phase2.InstanceID
 	if name == autoName {
 		name = ""
 	}
@@ -28,7 +29,7 @@ func (s *Scheduler) newIncarnation() core.InstanceID {
 // describe returns what this instance announces to the others.
 func (s *Scheduler) describe() bus.About {
 	return bus.About{
-		Name: bus.ConfiguredName(s.Bus.Instance()), URL: s.nodeConns.Address(), Version: s.version, Started: s.started.UnixMilli(),
+		Name: bus.ConfiguredName(s.instance), URL: s.nodeConns.Address(), Version: s.version.Version, Started: s.started.UnixMilli(),
 		Draining: s.Server.Stopping(),
 		Nodes:    s.nodeConns.Len(), Sessions: s.Sessions.Len(), Jobs: s.Jobs.InFlight(),
 		Takeovers:  int(s.Metrics.Takeovers.WithLabelValues(telemetry.TakeoverInstance).Load()),

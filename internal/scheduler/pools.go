@@ -6,17 +6,15 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pools"
 )
 
 // publishTimeout bounds how long a reload waits for the store.
 const publishTimeout = 5 * time.Second
 
-// newFleet makes the view of the fleet, divided into capability pools as the store or the configuration says, and makes a reload of the
-// configuration publish its pools.
-func (s *Scheduler) newFleet(ctx context.Context) error {
-	s.Fleet = fleet.New(s.cfg.Scheduler.Nodes.PresenceTTLMS.Duration())
+// followPools divides the fleet into capability pools as the store or the configuration says, and makes a reload of the configuration
+// publish its pools.
+func (s *Scheduler) followPools(ctx context.Context) error {
 	s.pools = pools.New(pools.Options{Store: s.Store, Fleet: s.Fleet, Events: s.events, Log: s.log})
 	s.credentials.reloader.Register(config.Section{Keys: config.Phase3Keys(), Prepare: s.preparePools})
 	return s.pools.Start(ctx, s.cfg.Scheduler.Phase3.Division())

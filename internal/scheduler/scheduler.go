@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
@@ -21,6 +22,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -38,77 +40,46 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Scheduler is one instance.
+// Scheduler is one instance: its parts, in the order in which New makes them.
 type Scheduler struct {
 	cfg      config.Config
 	log      *slog.Logger
-	storeLog []any // log attributes: where the store is
+	version  wire.VersionResponse
+	started  time.Time
+	instance core.InstanceID // this incarnation
 
-	storeHealth storeHealth
-
-	Metrics  *telemetry.Metrics
-	Store    store.Store
-	Fleet    *fleet.Fleet
-	Jobs     *dispatch.Dispatcher
-	Nodes    *nodes.Registry
-	Sessions *session.Registry
-	Server   *server.Server
-	Bus      *bus.Bus
-	Audio    *audio.Buffer
-
-	process
-	background
-
-	hub        *socket.Hub
-	nodeConns  *nodeconn.Conns
-	nodeServer *nodeconn.Server
-	receiver   *bus.Receiver
-	caller     *nodeconn.Callbacks
-	followers
-	recorders
-
-	guards      *guards
+	Metrics     *telemetry.Metrics
 	credentials *credentials
+	events      *journal.Events
+	audit       *journal.Audit
+	tracer      *tracing.Tracer // nil: tracing is off
+	Store       store.Store
+	storeLog    []any // log attributes: where the store is
+	storeHealth storeHealth
+	restorer    atomic.Pointer[dispatch.Dispatcher] // after the store was emptied; the store is made before it
+	tenants     *tenants.Gate
 	revocations *revocations
+	Bus         *bus.Bus
+	Fleet       *fleet.Fleet
+	pools       *pools.Follower
+	picker      *pick.Picker
+	callbacks   *nodeconn.Callbacks
+	Audio       *audio.Buffer
+	nodeConns   *nodeconn.Conns
+	catalog     *health.Catalog
+	unavailable *health.UnavailableWorker
+	stats       *stats.Stats
+	Jobs        *dispatch.Dispatcher
+	Nodes       *nodes.Registry
+	follower    *fleet.Follower
+	Sessions    *session.Registry
+	receiver    *bus.Receiver
+	hub         *socket.Hub
+	nodeServer  *nodeconn.Server
+	Server      *server.Server
 
-	stats   *statistics
-	tenants *tenants.Gate
-}
-
-// background is what runs in the background.
-type background struct {
 	running   context.Context // of the loops; set by Run
-	takeovers sync.WaitGroup  // takeovers of dead instances that wait for their grace period
-}
-
-// followers keep this instance's view of the fleet like the store has it.
-type followers struct {
-	follower *fleet.Follower
-	pools    *pools.Follower
-}
-
-// recorders write the logs of the store, and the traces.
-type recorders struct {
-	events *journal.Events
-	audit  *journal.Audit
-	tracer *tracing.Tracer // nil: tracing is off
-}
-
-// newRecorders makes what writes the logs and the traces.
-func (s *Scheduler) newRecorders(instance core.InstanceID) (err error) {
-	s.events = journal.NewEvents(instance, s.Metrics.EventsDropped, s.log)
-	s.audit, err = journal.NewAudit(journal.AuditOptions{Instance: instance, Output: s.cfg.Audit.Output, Dropped: s.Metrics.AuditDropped,
-		Log: s.log})
-	if err == nil {
-		s.tracer, err = s.newTracer(&s.cfg.Scheduler.Tracing, instance)
-	}
-	return err
-}
-
-// process says which program this is, and since when it runs.
-type process struct {
-	version string
-	started time.Time
+	takeovers sync.WaitGroup  // of dead instances, that wait for their grace period
 }
 
 // New opens the store and makes a scheduler, from the store up to the HTTP server. It starts nothing. A nil transport calls
@@ -119,99 +90,61 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 	if err != nil {
 		return nil, err
 	}
-	c := &cfg.Scheduler
-	s := &Scheduler{cfg: cfg, log: log, Metrics: telemetry.New(), process: process{version.Version, time.Now()}}
+	s := &Scheduler{
+		cfg: cfg, log: log, version: version, started: time.Now(), instance: newIncarnation(&cfg.Scheduler), Metrics: telemetry.New(),
+	}
 	if s.credentials, err = loadCredentials(&cfg, log); err != nil {
 		return nil, err
 	}
-	instance := s.newIncarnation()
-
-	if err := s.newRecorders(instance); err != nil {
+	s.events = journal.NewEvents(s.instance, s.Metrics.EventsDropped, log)
+	if s.audit, err = journal.NewAudit(s.auditOptions()); err != nil {
 		return nil, err
 	}
-	var emptied restorer
-	if s.Store, s.storeLog, err = openStore(ctx, &cfg, s.Metrics, s.events, emptied.restore, &s.storeHealth, log); err != nil {
+	if s.tracer, err = s.newTracer(); err != nil {
 		return nil, err
 	}
-	s.tenants, s.revocations = newTenants(c, s.credentials.reloader, s.Store, s.Metrics), newRevocations(s.credentials, s.Store, log)
-	busCfg := busConfig(c, instance)
-	busCfg.About, busCfg.Events = s.describe, s.events
-	s.Bus = bus.New(busCfg, s.Store, s.Metrics, log)
-	if err := s.newFleet(ctx); err != nil {
+	if err := s.openStore(ctx); err != nil {
+		return nil, err
+	}
+	s.tenants = newTenants(&cfg.Scheduler, s.credentials.reloader, s.Store, s.Metrics)
+	s.revocations = newRevocations(s.credentials, s.Store, log)
+	s.Bus = bus.New(s.busConfig(), s.Store, s.Metrics, log)
+	s.Fleet = fleet.New(cfg.Scheduler.Nodes.PresenceTTLMS.Duration())
+	if err := s.followPools(ctx); err != nil {
 		return nil, errors.Join(err, s.Store.Close())
 	}
-	picker := pick.New(s.Fleet, pickPolicy(c), nil)
+	s.picker = pick.New(s.Fleet, pickPolicy(&cfg.Scheduler), nil)
 
-	s.caller = nodeconn.NewCallbacks(nodeconn.CallbackConfig{Allowed: prefixes, Secret: []byte(cfg.Callback.Secret)})
+	s.callbacks = nodeconn.NewCallbacks(nodeconn.CallbackConfig{Allowed: prefixes, Secret: []byte(cfg.Callback.Secret)})
 	if transport == nil {
-		transport = s.caller
+		transport = s.callbacks
 	}
 	urls := audio.URLs{Signer: auth.Signer(rand.Text())} // only this instance verifies what it signs
-	s.Audio = audio.NewBuffer(int64(c.Sessions.AudioBufferMB) << 20)
-	sessionCfg := sessionConfig(c, instance)
-	sessionCfg.Revocations, sessionCfg.Tracer, sessionCfg.Tenants = s.revocations, s.tracer, s.tenants
-	directory := session.NewDirectory(sessionCfg, s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
-	s.nodeConns = nodeconn.NewConns(nodeconn.Options{
-		HTTP: transport, Audio: s.Audio, URLs: urls, Bus: s.Bus, Owner: s.ownerOf, ACKTimeout: c.Dispatch.ACKTimeoutMS.Duration(),
-		Tracer: s.tracer,
-	})
-	if s.guards, err = s.newGuards(c); err != nil {
+	s.Audio = audio.NewBuffer(int64(cfg.Scheduler.Sessions.AudioBufferMB) << 20)
+	directory := session.NewDirectory(s.sessionConfig(), s.Store, s.Bus, s.Audio, &s.Metrics.Sessions, log)
+	s.nodeConns = nodeconn.NewConns(s.connOptions(transport, urls))
+	if s.catalog, err = health.NewCatalog(s.catalogOptions()); err != nil {
 		return nil, errors.Join(err, s.Store.Close())
 	}
-	s.stats = s.newStats(c, instance)
-	s.Jobs = s.newDispatcher(instance, picker, directory)
-	emptied.jobs.Store(s.Jobs)
-	nodesCfg := nodesConfig(c, instance)
-	nodesCfg.Events, nodesCfg.Unavailable, nodesCfg.RequireSecret, nodesCfg.Revocations = s.events, s.guards.unavailable,
-		cfg.Auth.NodeSecretRequired(), s.revocations
-	s.Nodes = nodes.New(nodesCfg, s.Store, s.Fleet, nodes.JobsOf(s.Jobs), s.Metrics, log)
+	s.unavailable = health.NewUnavailableWorker(s.unavailableOptions())
+	s.stats = stats.New(s.statsOptions())
+	s.Jobs = dispatch.New(s.dispatchConfig(), s.Store, s.Fleet, s.picker, s.nodeConns, directory, s.Metrics, log)
+	s.restorer.Store(s.Jobs)
+	s.Nodes = nodes.New(s.nodesConfig(), s.Store, s.Fleet, nodes.JobsOf(s.Jobs), s.Metrics, log)
 	s.follower = s.newFollower()
 	s.Sessions = session.NewRegistry(directory, s.Jobs)
 
 	s.receiver = bus.NewReceiver(s.Bus, messageHandlers(s), s.takeOver)
-	s.hub = socket.NewHub(socket.Options{PerAddress: c.Sessions.PerAddress, Origins: c.Sessions.Origins, Ended: s.countClose, Log: log})
-	read := convert.NewReader(s.caller.Check)
-	s.nodeServer = nodeconn.NewServer(nodeconn.ServerOptions{
-		Instance: instance, Conns: s.nodeConns, Jobs: s.Jobs, Nodes: s.Nodes, Sessions: s.Sessions, Read: read, Log: log,
-		HeartbeatInterval: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		FirstMessage: firstMessageTimeout, Grace: c.Sessions.DisconnectGraceMS.Duration(),
-	})
-	verifier := &nodes.Verifier{Fleet: s.Fleet, Nodes: s.Store, RequireSecret: nodesCfg.RequireSecret}
-	inspector, _ := s.Store.(store.Inspector) // nil: memory has no servers
-	s.Server = server.New(server.Options{
-		Auth: s.credentials.auth, Access: server.Access{
-			Verifier: verifier, TokenGrace: cfg.Auth.SessionGraceSeconds.Duration(), LoginTTL: cfg.Auth.LoginSeconds.Duration(),
-			Audit: s.audit, AuditLog: journal.AuditLog(s.Store), Revocations: s.revocations.Follower,
-			PeerSecrets: s.credentials.peerSecrets, Peers: s.credentials.peerClient(instance), Reload: s.credentials.reloader,
-			NodesHaveTenants: func() bool { return s.Fleet.Divided().HasTenants() },
-		},
-		Bus: s.Bus, Read: read, Audio: s.Audio, AudioURLs: urls,
-		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions,
-		Jobs: s.Jobs, Nodes: s.Nodes, Catalog: s.guards.catalog, Events: journal.EventLog(s.Store),
-		Figures: server.Figures{Stats: s.stats.reader, NodeSeries: s.stats.series,
-			NodeTable: stats.NewNodeTable(s.Fleet, s.stats.series, c.Nodes.PresenceTTLMS.Duration()),
-			Pools:     pools.NewReader(s.pools, picker, s.Store), Tenants: s.tenants, Store: inspector},
-		QueuedReports: s.guards.unavailable.Queued, Metrics: s.Metrics, Log: log, Version: version,
-		StoreHealth: &s.storeHealth, Partial: s.Fleet.Partial,
-		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),
-		Limits: serverLimits(&cfg, s.credentials.auth.Keyring().Empty()),
-	})
+	s.hub = socket.NewHub(s.hubOptions())
+	read := convert.NewReader(s.callbacks.Check)
+	s.nodeServer = nodeconn.NewServer(s.nodeServerOptions(read))
+	s.Server = server.New(s.serverOptions(read, urls))
 	_ = s.revocations.Read(ctx) // after an error this instance is not ready, and refuses requests, until the follower has read them
 	s.revocations.OnChange(s.enforceRevocations)
 	s.credentials.replaced = s.Server.CloseRemovedKeys
 	s.warnOfUnsetKeys()
 	s.registerMetrics()
 	return s, nil
-}
-
-// newDispatcher makes what gives jobs to nodes.
-func (s *Scheduler) newDispatcher(instance core.InstanceID, picker *pick.Picker, outcomes dispatch.Outcomes) *dispatch.Dispatcher {
-	cfg := dispatchConfig(&s.cfg.Scheduler, instance)
-	cfg.Observer, cfg.Ring, cfg.Tracer, cfg.Tenants = s.stats.counter, stats.NewJobRing(), s.tracer, s.tenants
-	cfg.MissedACKs, cfg.Events, cfg.StoreReachable = s.nodeConns.MissedACKs, s.events, s.storeHealth.Reachable
-	cfg.HasAudio, cfg.Fence, cfg.Shared = s.Audio.Has, s.fence(), s.Store.Shared()
-	cfg.Bus = s.Bus
-	return dispatch.New(cfg, s.Store, s.Fleet, picker, s.nodeConns, outcomes, s.Metrics, s.log)
 }
 
 // warnOfUnsetKeys logs what the configuration leaves to a default that its author may not expect.
@@ -266,33 +199,16 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	}
 	s.running = loops
 	s.Fleet.SetPartial(s.Store.Shared()) // a shared store may have nodes: until the follower has read them this instance is not ready
-	loopsEnded.Go(func() {
-		telemetry.NewLockWaits(&s.Metrics.Locks, s.cfg.Scheduler.Observability.LockWaitWarnMS.Duration(), s.log).Run(loops)
-	})
-	loopsEnded.Go(func() { s.receiver.Run(loops) })
-	loopsEnded.Go(func() { s.follower.Run(loops) })
-	loopsEnded.Go(func() { s.revocations.Run(loops) })
-	loopsEnded.Go(func() { s.pools.Run(loops) })
-	loopsEnded.Go(func() { s.stats.run(loops) })
-	loopsEnded.Go(func() { s.removeRevokedNodes(loops) })
-	loopsEnded.Go(func() { s.Nodes.EvictSilent(loops) })
-	loopsEnded.Go(func() { s.Jobs.WatchSilent(loops) })
-	loopsEnded.Go(func() { s.Jobs.RenewTenants(loops) })
-	loopsEnded.Go(func() { s.Sessions.RenewTenants(loops) })
-	loopsEnded.Go(func() { s.hub.Run(loops) })
-	loopsEnded.Go(func() { s.nodeServer.WatchPresence(loops) })
-	loopsEnded.Go(func() { s.nodeServer.WatchSilence(loops) })
-	loopsEnded.Go(func() { s.guards.run(loops) })
-	loopsEnded.Go(func() { s.events.Run(loops, s.Store) })
-	loopsEnded.Go(func() { s.audit.Run(loops, s.Store) })
-	loopsEnded.Go(func() { s.ExportTraces(loops) })
-	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version})
+	for _, loop := range s.loops() {
+		loopsEnded.Go(func() { loop(loops) })
+	}
+	s.events.Record(store.Event{Kind: store.EventInstanceStarted, Detail: s.version.Version})
 
 	srv := s.Server.HTTP()
 	served := make(chan error, 1)
 	loopsEnded.Go(func() { served <- s.serve(srv, l) })
 	s.log.Info("listening", append([]any{"address", l.Addr().String(), "tls", s.credentials.certificate != nil, "instance",
-		s.Bus.Instance(), "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
+		s.instance, "advertise_url", s.nodeConns.Address()}, s.storeLog...)...)
 
 	var failure error
 	select {
@@ -303,12 +219,39 @@ func (s *Scheduler) Run(ctx context.Context, l net.Listener) error {
 	stopLoops()
 	loopsEnded.Wait()
 	s.takeovers.Wait()
-	s.caller.Close()
+	s.callbacks.Close()
 	s.leave(context.WithoutCancel(ctx))
 	if failure != nil && !errors.Is(failure, http.ErrServerClosed) {
 		return errors.Join(fmt.Errorf("cannot serve: %w", failure), s.Store.Close())
 	}
 	return s.Store.Close()
+}
+
+// loops returns what runs in the background from the announcement of this instance until it has stopped.
+func (s *Scheduler) loops() []func(context.Context) {
+	lockWaits := telemetry.NewLockWaits(&s.Metrics.Locks, s.cfg.Scheduler.Observability.LockWaitWarnMS.Duration(), s.log)
+	return []func(context.Context){
+		lockWaits.Run,
+		s.receiver.Run,
+		s.follower.Run,
+		s.revocations.Run,
+		s.pools.Run,
+		s.stats.Run,
+		s.Metrics.DispatchRate.Run,
+		s.removeRevokedNodes,
+		s.Nodes.EvictSilent,
+		s.Jobs.WatchSilent,
+		s.Jobs.RenewTenants,
+		s.Sessions.RenewTenants,
+		s.hub.Run,
+		s.nodeServer.WatchPresence,
+		s.nodeServer.WatchSilence,
+		s.catalog.Run,
+		s.unavailable.Run,
+		func(ctx context.Context) { s.events.Run(ctx, s.Store) },
+		func(ctx context.Context) { s.audit.Run(ctx, s.Store) },
+		s.ExportTraces,
+	}
 }
 
 // stop stops the scheduler within the configured time.

@@ -4,26 +4,18 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"sync/atomic"
 
-	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 	"github.com/lingua-scheduler/lingua/internal/store/redisstore"
-	"github.com/lingua-scheduler/lingua/internal/telemetry"
 )
 
-// openStore opens the configured store. It also returns log attributes that say where the store is, without secrets: all
-// instances of one fleet must have the same.
-func openStore(
-	ctx context.Context, cfg *config.Config, m *telemetry.Metrics, recorder *journal.Events, onEmptied func(), health *storeHealth,
-	log *slog.Logger,
-) (store.Store, []any, error) {
-	c := &cfg.Scheduler
+// openStore opens the configured store. It also makes log attributes that say where the store is, without secrets: all instances of one
+// fleet must have the same.
+func (s *Scheduler) openStore(ctx context.Context) error {
+	c := &s.cfg.Scheduler
 	timing := store.Timing{
 		Presence:    c.Nodes.PresenceTTLMS.Duration(),
 		ReservedTTL: c.TaskBinding.ReservedTTLSeconds.Duration(),
@@ -31,46 +23,47 @@ func openStore(
 		Job:         c.Dispatch.JobTimeoutMS.Duration(),
 		Retention:   c.TaskBinding.LeaseSeconds.Duration(),
 	}
-	address, shared, err := cfg.RedisAddress()
-	switch {
-	case err != nil:
-		return nil, nil, err
-	case !shared:
-		s := memstore.New(timing)
-		health.ping = s.Ping
-		return s, []any{"store", "memory"}, nil
+	address, shared, err := s.cfg.RedisAddress()
+	if err != nil {
+		return err
 	}
-	s, err := redisstore.Open(ctx, redisstore.Options{
-		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Timeout: c.Dispatch.DecideWithinMS.Duration(), Log: log,
-		OnEmptied: onEmptied, OnError: m.CountRedisError, OnCall: m.StoreCalls.Observe,
-		OnHealth: func(up bool) {
-			health.down.Store(!up)
-			if up {
-				m.StoreUp.Set(1)
-				recorder.Record(store.Event{Kind: store.EventStoreUp})
-				log.Info("the shared store is available again")
-			} else {
-				m.StoreUp.Set(0)
-				recorder.Record(store.Event{Kind: store.EventStoreDown})
-				log.Error("the shared store does not answer, or takes no writes: dispatches are refused until it does; /readyz says " +
-					"what is wrong")
-			}
-		},
+	if !shared {
+		st := memstore.New(timing)
+		s.Store = st
+		s.storeHealth.ping = st.Ping
+		s.storeLog = []any{"store", "memory"}
+		return nil
+	}
+	st, err := redisstore.Open(ctx, redisstore.Options{
+		Address: address, Prefix: c.Phase2.Redis.KeyPrefix, Timing: timing, Timeout: c.Dispatch.DecideWithinMS.Duration(), Log: s.log,
+		OnEmptied: s.restoreRecords, OnError: s.Metrics.CountRedisError, OnCall: s.Metrics.StoreCalls.Observe, OnHealth: s.storeChanged,
 	})
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w\nThe address and the credentials of Redis are configured by %s", err, cfg.RedisKeys())
+		return fmt.Errorf("%w\nThe address and the credentials of Redis are configured by %s", err, s.cfg.RedisKeys())
 	}
-	health.ping = s.Ping
-	return s, []any{"store", address.String(), "database", address.DB, "key_prefix", c.Phase2.Redis.KeyPrefix}, nil
+	s.Store = st
+	s.storeHealth.ping = st.Ping
+	s.storeLog = []any{"store", address.String(), "database", address.DB, "key_prefix", c.Phase2.Redis.KeyPrefix}
+	return nil
 }
 
-// restorer writes records again after the store was emptied. The store is made before the dispatcher.
-type restorer struct {
-	jobs atomic.Pointer[dispatch.Dispatcher]
+// storeChanged records that the shared store is available again, or is not any more.
+func (s *Scheduler) storeChanged(up bool) {
+	s.storeHealth.down.Store(!up)
+	if up {
+		s.Metrics.StoreUp.Set(1)
+		s.events.Record(store.Event{Kind: store.EventStoreUp})
+		s.log.Info("the shared store is available again")
+		return
+	}
+	s.Metrics.StoreUp.Set(0)
+	s.events.Record(store.Event{Kind: store.EventStoreDown})
+	s.log.Error("the shared store does not answer, or takes no writes: dispatches are refused until it does; /readyz says what is wrong")
 }
 
-func (r *restorer) restore() {
-	if jobs := r.jobs.Load(); jobs != nil {
+// restoreRecords writes records again after the store was emptied.
+func (s *Scheduler) restoreRecords() {
+	if jobs := s.restorer.Load(); jobs != nil {
 		jobs.Reconciler.RestoreRecords()
 	}
 }

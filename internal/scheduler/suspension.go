@@ -30,5 +30,5 @@ func (d *suspensionDetector) watch(ctx context.Context, began time.Time, report 
 // logSuspension logs that this instance was suspended.
 func (s *Scheduler) logSuspension(suspended time.Duration) {
 	s.log.Warn("this instance was away: it was stopped, or got no processor; others may have taken over what it had",
-		"instance", s.Bus.Instance(), "away", suspended.Round(100*time.Millisecond).String())
+		"instance", s.instance, "away", suspended.Round(100*time.Millisecond).String())
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -53,7 +54,6 @@ func (r *rule) check(p *auth.Principal) auth.Reason {
 
 // accessControl authenticates callers and checks what they may use.
 type accessControl struct {
-	responder
 	auth        *auth.Authenticator
 	revocations *revocation.Follower
 	hub         *socket.Hub
@@ -72,12 +72,12 @@ func (a *accessControl) require(r *route) http.HandlerFunc {
 		panic("the route " + r.method + " " + r.path + " changes something: a request of another instance could be repeated")
 	}
 	next := func(w http.ResponseWriter, req *http.Request) {
-		if e := checkQuery(r, req); e != nil {
+		if e := cmp.Or(checkQuery(r, req), checkParams(r, req)); e != nil {
 			callOf(req.Context()).fail(e, "")
 			writeWireError(w, e)
 			return
 		}
-		r.handler(w, req)
+		r.handler.serve(w, req)
 	}
 	if r.rule.public {
 		return next

@@ -7,23 +7,13 @@ import (
 	"strconv"
 
 	"github.com/lingua-scheduler/lingua/internal/audio"
-	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// audioHandlers serve the audio of jobs to nodes, and receive spoken results from them, at signed URLs.
-type audioHandlers struct {
-	responder
-	buffer   *audio.Buffer
-	urls     audio.URLs
-	jobs     *dispatch.Dispatcher
-	sessions *session.Registry
-}
-
-func (h *audioHandlers) routes() []route {
+// audioRoutes serve the audio of jobs to nodes, and receive spoken results from them, at signed URLs.
+func (h *jobHandlers) audioRoutes() []route {
 	params := []param{idParam("The job's id."),
 		{name: "token", description: "The token of the URL that came with the job.", kind: "string"}}
 	return []route{
@@ -32,8 +22,7 @@ func (h *audioHandlers) routes() []route {
 			description: "For nodes that are not connected to this instance; the URL, with its token, comes with the job and is valid " +
 				"for one attempt. " +
 				"Content-Type and X-Lingua-Audio are its format: audio/pcm, audio/wav, or audio/ogg with packets of Opus.",
-			handler: h.serveClip, media: "audio/*", params: params,
-			codes: []wire.Code{wire.Unauthorized, wire.NotFound},
+			handler: handler{serve: h.serveClip}, media: "audio/*", params: params, codes: []wire.Code{wire.Unauthorized, wire.NotFound},
 		},
 		{
 			method: "PUT", path: "/v1/audio/{id}/tts", rule: everyone, tag: "sockets",
@@ -41,20 +30,17 @@ func (h *audioHandlers) routes() []route {
 			description: "Must precede the result itself. The URL comes with the job. X-Lingua-Audio names the format (\"pcm_s16le; " +
 				"rate=24000; channels=1\"), " +
 				"or Content-Type does (audio/pcm, audio/wav, audio/ogg with Opus); without either it is pcm_s16le, 16000, 1.",
-			handler: h.receiveSpeech, out: reflect.TypeFor[wire.OKResponse](), params: params,
+			handler: handler{serve: h.receiveSpeech, out: reflect.TypeFor[wire.OKResponse]()}, params: params,
 			codes: []wire.Code{wire.Unauthorized, wire.NotFound, wire.PayloadTooLarge, wire.UnsupportedMediaType},
 		},
 	}
 }
 
 // checkGrant checks the token of a request for a job's audio.
-func (h *audioHandlers) checkGrant(r *http.Request) (audio.Grant, *wire.Error) {
+func (h *jobHandlers) checkGrant(r *http.Request) (audio.Grant, *wire.Error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return audio.Grant{}, e
-	}
 	g, ok := h.urls.Check(core.JobID(id), r.Method, r.URL.Query().Get("token"))
-	if !ok || !h.jobs.Reports.MayUseAudio(&dispatch.Report{Job: g.Job, Holder: core.Holder{Attempt: g.Attempt, Node: g.Node}}) {
+	if !ok || !h.dispatcher.Reports.MayUseAudio(&dispatch.Report{Job: g.Job, Holder: core.Holder{Attempt: g.Attempt, Node: g.Node}}) {
 		callOf(r.Context()).reason = deniedAudioURL
 		return audio.Grant{}, wire.Errorf(wire.Unauthorized, "the URL is not valid, or not any more: use the one that came with the job")
 	}
@@ -62,13 +48,13 @@ func (h *audioHandlers) checkGrant(r *http.Request) (audio.Grant, *wire.Error) {
 }
 
 // serveClip answers with the audio of a job.
-func (h *audioHandlers) serveClip(w http.ResponseWriter, r *http.Request) {
+func (h *jobHandlers) serveClip(w http.ResponseWriter, r *http.Request) {
 	g, e := h.checkGrant(r)
 	if e != nil {
 		h.writeError(w, e)
 		return
 	}
-	clip := h.buffer.Clip(g.Job)
+	clip := h.audio.Clip(g.Job)
 	if clip == nil {
 		h.writeError(w, wire.Errorf(wire.NotFound, "the audio of job %s is not here any more", g.Job))
 		return
@@ -86,7 +72,7 @@ func (h *audioHandlers) serveClip(w http.ResponseWriter, r *http.Request) {
 }
 
 // receiveSpeech receives a spoken result.
-func (h *audioHandlers) receiveSpeech(w http.ResponseWriter, r *http.Request) {
+func (h *jobHandlers) receiveSpeech(w http.ResponseWriter, r *http.Request) {
 	g, e := h.checkGrant(r)
 	if e != nil {
 		h.writeError(w, e)

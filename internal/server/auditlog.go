@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
@@ -11,19 +10,12 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// auditHandlers serve the audit log.
-type auditHandlers struct {
-	responder
-	log *logCopy[store.AuditEntry]
-}
-
-func (h *auditHandlers) routes() []route {
-	return []route{{
+func (h *credentialHandlers) auditRoute() route {
+	return route{
 		method: "GET", path: "/v1/audit", rule: readers, tag: "operation", summary: "Read the audit log of all instances, the oldest first",
-		description: "Changes of state by people and keys, and denials; about 10,000 entries are kept. Without after, the newest " +
-			"entries are returned. A key of a tenant sees the entries of its tenant. An entry that could not be written at once may " +
-			"appear twice.",
-		handler: handle(h.responder, h.list), out: reflect.TypeFor[wire.AuditList](),
+		description: "Changes of state by people and keys, and denials; about 10,000 entries are kept. Without after, the newest entries " +
+			"are returned. A key of a tenant sees the entries of its tenant. An entry that could not be written at once may appear twice.",
+		handler: handle(h.responder, h.listAudit),
 		params: []param{
 			{name: "after", description: "Only entries after this position: next of the answer before.", kind: "string"},
 			{name: "key", description: "Only entries about this key, by its name.", kind: "string"},
@@ -32,7 +24,7 @@ func (h *auditHandlers) routes() []route {
 			{name: "limit", description: "The maximum number of entries, 100 by default, at most 1000.", kind: "integer"},
 		},
 		codes: []wire.Code{wire.SchedulerDependencyDown},
-	}}
+	}
 }
 
 // auditQuery is what a request asks for.
@@ -79,7 +71,7 @@ func (q *auditQuery) matches(e *store.AuditEntry) bool {
 		(q.tenant == nil || e.Tenant == *q.tenant)
 }
 
-func (h *auditHandlers) list(r *http.Request) (any, error) {
+func (h *credentialHandlers) listAudit(r *http.Request) (*wire.AuditList, error) {
 	q, e := readAuditQuery(r)
 	if e != nil {
 		return nil, e
@@ -88,11 +80,11 @@ func (h *auditHandlers) list(r *http.Request) (any, error) {
 	if q.filters() {
 		read.Limit = store.MaxLogEntries // the log has no index, and this instance has a copy
 	}
-	page, err := h.log.page(r.Context(), read)
+	page, err := h.audit.page(r.Context(), read)
 	if err != nil {
 		return nil, logReadError(err, "after", q.after)
 	}
-	list := wire.AuditList{Entries: []wire.AuditEntry{}, Next: q.after, Gap: page.Gap}
+	list := &wire.AuditList{Entries: []wire.AuditEntry{}, Next: q.after, Gap: page.Gap}
 	for entry := range search(r.Context(), page.Entries) {
 		if q.after != "" && len(list.Entries) == q.limit {
 			return list, nil // the next request continues after the last one that is listed

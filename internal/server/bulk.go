@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -22,53 +21,19 @@ const (
 	bulkRetry = time.Second
 )
 
-// bulkHandlers change all objects that match a filter. Nobody changes more than was confirmed: a request has the number of a dry run
-// before, and is refused if the number that matches differs by more than a tenth.
-type bulkHandlers struct {
-	responder
-	jobs  *jobHandlers
-	nodes *nodeHandlers
-	busy  atomic.Bool // a request is at work; another one would count what this one changes
+// bulkGate admits requests that change all objects that match a filter. Nobody changes more than was confirmed: a request has the number of
+// a dry run before, and is refused if the number that matches differs by more than a tenth.
+type bulkGate struct {
+	busy atomic.Bool // a request is at work; another one would count what this one changes
 }
 
-func newBulkHandlers(p responder, jobs *jobHandlers, nodes *nodeHandlers) *bulkHandlers {
-	return &bulkHandlers{responder: p, jobs: jobs, nodes: nodes}
-}
-
-func (h *bulkHandlers) routes() []route {
-	codes := []wire.Code{wire.MatchesChanged, wire.RateLimited, wire.SchedulerDependencyDown}
-	return []route{
-		{
-			method: "POST", path: "/v1/jobs/cancel", rule: operators, action: "job.cancel_many", tag: "jobs",
-			summary: "Cancel all open jobs that match",
-			description: "Count with dry_run first, and confirm the number: if the number that matches by then differs by more than a " +
-				"tenth, the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because " +
-				"filter.until excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how " +
-				"many are left.",
-			handler: handleBody(h.responder, h.cancelJobs), in: reflect.TypeFor[wire.JobsCancelRequest](),
-			out: reflect.TypeFor[wire.JobsCancelResponse](), codes: codes,
-		},
-		{
-			method: "POST", path: "/v1/nodes/drain", rule: operators, action: "node.drain_many", tag: "nodes",
-			summary:     "Drain all nodes that match",
-			description: "As POST /v1/jobs/cancel: count with dry_run first, and confirm the number.",
-			handler:     handleBody(h.responder, h.drainNodes(true)), in: reflect.TypeFor[wire.NodesDrainRequest](),
-			out: reflect.TypeFor[wire.NodesDrainResponse](), codes: codes,
-		},
-		{
-			method: "POST", path: "/v1/nodes/resume", rule: operators, action: "node.resume_many", tag: "nodes",
-			summary:     "End the drain of all nodes that match",
-			description: "As POST /v1/jobs/cancel: count with dry_run first, and confirm the number.",
-			handler:     handleBody(h.responder, h.drainNodes(false)), in: reflect.TypeFor[wire.NodesDrainRequest](),
-			out: reflect.TypeFor[wire.NodesDrainResponse](), codes: codes,
-		},
-	}
-}
+// bulkCodes are the errors of these requests.
+var bulkCodes = []wire.Code{wire.MatchesChanged, wire.RateLimited, wire.SchedulerDependencyDown}
 
 // begin admits one request at a time on this instance. The function ends it.
-func (h *bulkHandlers) begin(ctx context.Context) (end func(), e *wire.Error) {
-	if h.busy.CompareAndSwap(false, true) {
-		return func() { h.busy.Store(false) }, nil
+func (g *bulkGate) begin(ctx context.Context) (end func(), e *wire.Error) {
+	if g.busy.CompareAndSwap(false, true) {
+		return func() { g.busy.Store(false) }, nil
 	}
 	e = wire.Errorf(wire.RateLimited,
 		"this instance is changing many jobs or nodes for another request: wait until that has ended, and count again").RetryIn(bulkRetry)

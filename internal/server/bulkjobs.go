@@ -25,8 +25,19 @@ func errEndedState() *wire.Error {
 	return wire.Invalid("filter.state", "must be DISPATCHED, ACKED, RETRYING or %s: a job that has ended cannot be cancelled", openState)
 }
 
+func (h *jobHandlers) cancelManyRoute() route {
+	return route{
+		method: "POST", path: "/v1/jobs/cancel", rule: operators, action: "job.cancel_many", tag: "jobs",
+		summary: "Cancel all open jobs that match",
+		description: "Count with dry_run first, and confirm the number: if the number that matches by then differs by more than a tenth, " +
+			"the answer is MATCHES_CHANGED, and nothing was cancelled. A repeated request cancels nothing else, because filter.until " +
+			"excludes jobs that were created after the dry run. At most 10,000 jobs and 10 seconds; remaining says how many are left.",
+		handler: handleBody(h.responder, h.cancelJobs), codes: bulkCodes,
+	}
+}
+
 // cancelJobs cancels the open jobs that match.
-func (h *bulkHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelRequest) (any, error) {
+func (h *jobHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelRequest) (*wire.JobsCancelResponse, error) {
 	callOf(ctx).dryRun = in.DryRun
 	limits := bulkLimits{in.Expect, in.Limit, in.DryRun}
 	if e := limits.check(); e != nil {
@@ -36,7 +47,7 @@ func (h *bulkHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelReques
 	if e != nil {
 		return nil, e
 	}
-	end, e := h.begin(ctx)
+	end, e := h.bulk.begin(ctx)
 	if e != nil {
 		return nil, e
 	}
@@ -56,7 +67,7 @@ func (h *bulkHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelReques
 	}
 	var cancelled, ended, failed atomic.Int64
 	tried := forEach(ctx, jobs[:allowed], func(ctx context.Context, job *core.Job) error {
-		_, done, err := h.jobs.dispatcher.Cancel(ctx, job.ID)
+		_, done, err := h.dispatcher.Cancel(ctx, job.ID)
 		var e *wire.Error
 		switch {
 		case errors.As(err, &e) && e.Code == wire.NotFound, err == nil && !done:
@@ -75,7 +86,7 @@ func (h *bulkHandlers) cancelJobs(ctx context.Context, in *wire.JobsCancelReques
 }
 
 // openJobs converts the filter of a request. It is checked as that of the list of jobs is.
-func (h *bulkHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, url.Values, *wire.Error) {
+func (h *jobHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, url.Values, *wire.Error) {
 	f := in.Filter
 	if f == nil {
 		return store.ListParams{}, nil, wire.Invalid("filter", "is missing; {} matches all open jobs")
@@ -101,7 +112,7 @@ func (h *bulkHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, u
 	case endedState:
 		return store.ListParams{}, nil, errEndedState()
 	}
-	p, e := h.jobs.jobFilter(&listQuery{Values: values})
+	p, e := h.jobFilter(&listQuery{Values: values})
 	switch {
 	case e != nil:
 		e.Field = "filter." + e.Field
@@ -123,8 +134,8 @@ func (h *bulkHandlers) openJobs(in *wire.JobsCancelRequest) (store.ListParams, u
 }
 
 // listOpen lists the jobs that match and have not ended, the newest first.
-func (h *bulkHandlers) listOpen(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
-	jobs, err := h.jobs.dispatcher.Jobs(ctx, p)
+func (h *jobHandlers) listOpen(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
+	jobs, err := h.dispatcher.Jobs(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -15,9 +15,27 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
+func (h *nodeHandlers) drainManyRoute() route {
+	return route{
+		method: "POST", path: "/v1/nodes/drain", rule: operators, action: "node.drain_many", tag: "nodes",
+		summary:     "Drain all nodes that match",
+		description: "As POST /v1/jobs/cancel: count with dry_run first, and confirm the number.",
+		handler:     handleBody(h.responder, h.drainNodes(true)), codes: bulkCodes,
+	}
+}
+
+func (h *nodeHandlers) resumeManyRoute() route {
+	return route{
+		method: "POST", path: "/v1/nodes/resume", rule: operators, action: "node.resume_many", tag: "nodes",
+		summary:     "End the drain of all nodes that match",
+		description: "As POST /v1/jobs/cancel: count with dry_run first, and confirm the number.",
+		handler:     handleBody(h.responder, h.drainNodes(false)), codes: bulkCodes,
+	}
+}
+
 // drainNodes makes the handler that drains or resumes the nodes that match.
-func (h *bulkHandlers) drainNodes(drained bool) func(context.Context, *wire.NodesDrainRequest) (any, error) {
-	return func(ctx context.Context, in *wire.NodesDrainRequest) (any, error) {
+func (h *nodeHandlers) drainNodes(drained bool) func(context.Context, *wire.NodesDrainRequest) (*wire.NodesDrainResponse, error) {
+	return func(ctx context.Context, in *wire.NodesDrainRequest) (*wire.NodesDrainResponse, error) {
 		callOf(ctx).dryRun = in.DryRun
 		limits := bulkLimits{in.Expect, in.Limit, in.DryRun}
 		if e := limits.check(); e != nil {
@@ -27,7 +45,7 @@ func (h *bulkHandlers) drainNodes(drained bool) func(context.Context, *wire.Node
 		if e != nil {
 			return nil, e
 		}
-		end, e := h.begin(ctx)
+		end, e := h.bulk.begin(ctx)
 		if e != nil {
 			return nil, e
 		}
@@ -39,7 +57,7 @@ func (h *bulkHandlers) drainNodes(drained bool) func(context.Context, *wire.Node
 		out := &wire.NodesDrainResponse{DryRun: in.DryRun, Matches: len(found), Truncated: len(found) > maxBulk, Remaining: len(found)}
 		if in.DryRun {
 			if drained {
-				if out.DrainEffect, err = h.nodes.table.table.DrainEffect(ctx, found...); err != nil {
+				if out.DrainEffect, err = h.table.DrainEffect(ctx, found...); err != nil {
 					return nil, errNoEffect()
 				}
 			}
@@ -51,11 +69,11 @@ func (h *bulkHandlers) drainNodes(drained bool) func(context.Context, *wire.Node
 		}
 		var changed, unchanged, failed atomic.Int64
 		tried := forEach(ctx, found[:allowed], func(ctx context.Context, n *core.Node) error {
-			if n.Drained == drained && h.nodes.registry.RemembersDrain(n.ID) == drained {
+			if n.Drained == drained && h.registry.RemembersDrain(n.ID) == drained {
 				unchanged.Add(1)
 				return nil
 			}
-			if _, err := h.nodes.registry.Drain(ctx, n.ID, drained); err != nil {
+			if _, err := h.registry.Drain(ctx, n.ID, drained); err != nil {
 				failed.Add(1)
 				return err
 			}
@@ -83,7 +101,7 @@ type nodeFilter struct {
 const maxNodeSearch = 128
 
 // readNodeFilter converts a filter, and returns what audit entries have of it: what is longer than an identifier, or is none, is refused.
-func (h *bulkHandlers) readNodeFilter(in *wire.NodeFilter) (*nodeFilter, url.Values, *wire.Error) {
+func (h *nodeHandlers) readNodeFilter(in *wire.NodeFilter) (*nodeFilter, url.Values, *wire.Error) {
 	if in == nil {
 		return nil, nil, wire.Invalid("filter", "is missing; {} matches all nodes")
 	}
@@ -116,18 +134,18 @@ func (h *bulkHandlers) readNodeFilter(in *wire.NodeFilter) (*nodeFilter, url.Val
 		tenant := core.TenantID(in.TenantID)
 		f.Tenant = &tenant
 	}
-	return f, values, h.readLanguages(in, f)
+	return f, values, h.readFilterLanguages(in, f)
 }
 
-// readLanguages converts the languages of a filter.
-func (h *bulkHandlers) readLanguages(in *wire.NodeFilter, f *nodeFilter) *wire.Error {
+// readFilterLanguages converts the languages of a filter.
+func (h *nodeHandlers) readFilterLanguages(in *wire.NodeFilter, f *nodeFilter) *wire.Error {
 	var d core.Direction
 	for _, lang := range []struct {
 		name, text string
 		into       *core.Lang
 	}{{"filter.language", in.Language, &f.Lang}, {"filter.src_lang", in.SrcLang, &d.Src}, {"filter.tgt_lang", in.TgtLang, &d.Tgt}} {
 		var e *wire.Error
-		if *lang.into, e = h.nodes.read.OptionalLang(lang.name, lang.text); e != nil {
+		if *lang.into, e = h.read.OptionalLang(lang.name, lang.text); e != nil {
 			return e
 		}
 	}
@@ -142,11 +160,11 @@ func (h *bulkHandlers) readLanguages(in *wire.NodeFilter, f *nodeFilter) *wire.E
 }
 
 // matchingNodes reads the nodes that match, ordered by name.
-func (h *bulkHandlers) matchingNodes(ctx context.Context, f *nodeFilter) ([]*core.Node, error) {
+func (h *nodeHandlers) matchingNodes(ctx context.Context, f *nodeFilter) ([]*core.Node, error) {
 	var found []*core.Node
 	var after core.NodeID
 	for {
-		page, more, err := h.nodes.registry.ListNodes(ctx, f.Filter, after, maxPage)
+		page, more, err := h.registry.ListNodes(ctx, f.Filter, after, maxPage)
 		if err != nil {
 			return nil, err
 		}
@@ -163,14 +181,14 @@ func (h *bulkHandlers) matchingNodes(ctx context.Context, f *nodeFilter) ([]*cor
 }
 
 // matches reports whether a node that the list selects matches the rest of a filter.
-func (h *bulkHandlers) matches(f *nodeFilter, st *store.NodeStatus) bool {
+func (h *nodeHandlers) matches(f *nodeFilter, st *store.NodeStatus) bool {
 	n := st.Node
 	if f.search != "" && !strings.Contains(strings.ToLower(string(n.ID)), f.search) {
 		return false
 	}
 	if f.state != "" {
 		state := stats.StateNameAbsent()
-		if st.Age < h.nodes.presence {
+		if st.Age < h.presence {
 			state = stats.StateName(n)
 		}
 		if state != f.state {
@@ -186,7 +204,7 @@ func (h *bulkHandlers) matches(f *nodeFilter, st *store.NodeStatus) bool {
 		}
 	}
 	if f.pool != "" {
-		if assigned, divided := h.nodes.registry.PoolOf(n); !divided || assigned.Pool != f.pool {
+		if assigned, divided := h.registry.PoolOf(n); !divided || assigned.Pool != f.pool {
 			return false
 		}
 	}

@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"time"
 
@@ -13,22 +12,22 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// viewRoute is the route that shows the configuration.
-func (h *configHandlers) viewRoute() route {
+// configRoute is the route that shows the configuration.
+func (h *operatorHandlers) configRoute() route {
 	return route{
 		method: "GET", path: "/v1/config", rule: operators, tag: "operations", summary: "Show the configuration that is in force",
 		description: "The configuration of this instance, with the keys and signers by name. Secrets are never shown. Each instance has " +
 			"to be asked itself.",
-		handler: handle(h.responder, h.view), out: reflect.TypeFor[wire.ConfigView](), codes: []wire.Code{wire.InvalidRequest},
+		handler: handle(h.responder, h.showConfig), codes: []wire.Code{wire.InvalidRequest},
 	}
 }
 
-// view answers with the configuration in force.
-func (h *configHandlers) view(r *http.Request) (any, error) {
+// showConfig answers with the configuration in force.
+func (h *operatorHandlers) showConfig(r *http.Request) (*wire.ConfigView, error) {
 	for name := range r.URL.Query() {
 		return nil, wire.Invalid(wire.Quote(name), "is not known; this has no parameters")
 	}
-	force, keyring := h.reloader.InForce(), h.auth.Keyring()
+	force, keyring := h.config.InForce(), h.auth.Keyring()
 	v := &wire.ConfigView{
 		LoadedMS: force.Loaded.UnixMilli(), Instance: string(h.bus.Instance()), KeysDigest: keyring.Digest(),
 		NeedsRestart: force.NeedsRestart,

@@ -26,11 +26,6 @@ var dashboardTypes = map[string]string{
 	".svg": "image/svg+xml",
 }
 
-// dashboardHandlers serve the files of the dashboard. They are public: what the page shows comes from the API.
-type dashboardHandlers struct {
-	files map[string]*dashboardFile // by their path, such as assets/index-x.js
-}
-
 // dashboardFile is a file as it is sent.
 type dashboardFile struct {
 	media      string
@@ -39,9 +34,6 @@ type dashboardFile struct {
 	body       []byte
 	compressed []byte // with gzip; nil: that is not smaller
 }
-
-// newDashboardHandlers makes the handlers.
-func newDashboardHandlers() *dashboardHandlers { return &dashboardHandlers{files: dashboardFiles()} }
 
 // dashboardFiles reads all files, once for all servers. They are a part of the program: an error is one of its build.
 var dashboardFiles = sync.OnceValue(func() map[string]*dashboardFile {
@@ -86,26 +78,26 @@ func compress(body []byte) []byte {
 	return buf.Bytes()
 }
 
-func (h *dashboardHandlers) routes() []route {
+func (h *docHandlers) dashboardRoutes() []route {
 	return []route{
 		{
-			method: "GET", path: "/dashboard", rule: everyone, page: true, handler: h.redirect,
+			method: "GET", path: "/dashboard", rule: everyone, page: true, handler: handler{serve: h.redirect},
 		},
 		{
-			method: "GET", path: "/dashboard/{file...}", rule: everyone, page: true, handler: h.serve,
+			method: "GET", path: "/dashboard/{file...}", rule: everyone, page: true, handler: handler{serve: h.serveDashboard},
 		},
 	}
 }
 
 // redirect adds the slash below which the relative URLs of the page work. It is relative too: the path that the browser sees may have a
 // prefix.
-func (h *dashboardHandlers) redirect(w http.ResponseWriter, _ *http.Request) {
+func (h *docHandlers) redirect(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Location", "dashboard/")
 	w.WriteHeader(http.StatusFound)
 }
 
 // serve sends a file.
-func (h *dashboardHandlers) serve(w http.ResponseWriter, r *http.Request) {
+func (h *docHandlers) serveDashboard(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
 	if name == "" {
 		name = "index.html"

@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 
-	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -16,7 +15,7 @@ var dryRunParam = param{
 
 // drainOrTry drains a node, or says what would be missing without it. Any other parameter is an error: a misspelt dry_run must not drain
 // the node.
-func (h *nodeHandlers) drainOrTry(r *http.Request) (any, error) {
+func (h *nodeHandlers) drainOrTry(r *http.Request) (*wire.Node, error) {
 	q := r.URL.Query()
 	for name := range q {
 		if name != dryRunParam.name {
@@ -34,7 +33,7 @@ func (h *nodeHandlers) drainOrTry(r *http.Request) (any, error) {
 }
 
 // tryDrain answers with a node and what would be missing without it. It changes nothing.
-func (h *nodeHandlers) tryDrain(r *http.Request) (any, error) {
+func (h *nodeHandlers) tryDrain(r *http.Request) (*wire.Node, error) {
 	callOf(r.Context()).dryRun = true
 	st, effect, err := h.effectOf(r)
 	if err != nil {
@@ -42,11 +41,11 @@ func (h *nodeHandlers) tryDrain(r *http.Request) (any, error) {
 	}
 	v := h.view(r.Context(), st)
 	v.DrainEffect = effect
-	return v, nil
+	return &v, nil
 }
 
 // drainEffect answers with what would be missing without a node.
-func (h *nodeHandlers) drainEffect(r *http.Request) (any, error) {
+func (h *nodeHandlers) drainEffect(r *http.Request) (*wire.DrainEffect, error) {
 	_, effect, err := h.effectOf(r)
 	if err != nil {
 		return nil, err
@@ -57,14 +56,11 @@ func (h *nodeHandlers) drainEffect(r *http.Request) (any, error) {
 // effectOf returns a node and what would be missing without it.
 func (h *nodeHandlers) effectOf(r *http.Request) (store.NodeStatus, *wire.DrainEffect, error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return store.NodeStatus{}, nil, e
-	}
 	st, err := h.registry.Node(r.Context(), core.NodeID(id))
 	if err != nil {
 		return st, nil, err
 	}
-	effect, err := h.table.table.DrainEffect(r.Context(), st.Node)
+	effect, err := h.table.DrainEffect(r.Context(), st.Node)
 	if err != nil {
 		return st, nil, errNoEffect()
 	}

@@ -10,11 +10,13 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/wirespec"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -47,10 +49,29 @@ func (p responder) writeError(w http.ResponseWriter, err error) {
 	writeWireError(w, e)
 }
 
+// storeDown is the answer when the store does not answer. The error is logged.
+func (p responder) storeDown(operation string, err error) *wire.Error {
+	p.log.Warn("the store did not answer", "operation", operation, "error", err)
+	return store.Unavailable()
+}
+
+// handler handles the requests of a route. The types of their bodies and of the answers are described in /openapi.yaml; nil: there is none,
+// or it is not JSON.
+type handler struct {
+	serve   http.HandlerFunc
+	in, out reflect.Type
+}
+
+// described describes another type of body than the one that is read, which has further names for its fields.
+func described[In any](h handler) handler {
+	h.in = reflect.TypeFor[In]()
+	return h
+}
+
 // handleBody makes a handler of a function that takes a JSON body.
-func handleBody[T any](p responder, fn func(ctx context.Context, in *T) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		var in T
+func handleBody[In, Out any](p responder, fn func(ctx context.Context, in *In) (*Out, error)) handler {
+	serve := func(w http.ResponseWriter, r *http.Request) {
+		var in In
 		if err := readBody(w, r, &in); err != nil {
 			p.writeError(w, err)
 			return
@@ -62,11 +83,12 @@ func handleBody[T any](p responder, fn func(ctx context.Context, in *T) (any, er
 		}
 		writeJSON(w, http.StatusOK, out)
 	}
+	return handler{serve, reflect.TypeFor[In](), reflect.TypeFor[Out]()}
 }
 
 // handle makes a handler of a function that takes no body.
-func handle(p responder, fn func(r *http.Request) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+func handle[Out any](p responder, fn func(r *http.Request) (*Out, error)) handler {
+	serve := func(w http.ResponseWriter, r *http.Request) {
 		out, err := fn(r)
 		if err != nil {
 			p.writeError(w, err)
@@ -74,6 +96,7 @@ func handle(p responder, fn func(r *http.Request) (any, error)) http.HandlerFunc
 		}
 		writeJSON(w, http.StatusOK, out)
 	}
+	return handler{serve: serve, out: reflect.TypeFor[Out]()}
 }
 
 // readBody checks the media type and the size of a body, and decodes it.

@@ -27,8 +27,8 @@ func (q *eventQuery) matches(e *store.Event) bool {
 
 // listNewest lists the newest events before a position that match, the newest first. The log is read backwards until there are enough of
 // them: it is bounded, and so is this. The position in the answer is that of the last event in it: it does not tell a tenant of others.
-func (h *eventHandlers) listNewest(ctx context.Context, q *eventQuery, tenant *core.TenantID) (any, error) {
-	list := wire.EventList{Events: []wire.Event{}}
+func (h *eventHandlers) listNewest(ctx context.Context, q *eventQuery, tenant *core.TenantID) (*wire.EventList, error) {
+	list := &wire.EventList{Events: []wire.Event{}}
 	read := store.ReadLogParams{Before: q.before, Limit: q.limit}
 	for {
 		page, err := h.log.page(ctx, read)

@@ -3,22 +3,29 @@ package server
 import (
 	"errors"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// eventHandlers serves the event log of the fleet.
+// eventHandlers serve the event log of the fleet, also as it grows, and tell pages what has changed: one stream for each page.
 type eventHandlers struct {
 	responder
-	log     *logCopy[store.Event]
-	streams *eventStreams
-	live    *liveStreams
+	events    journal.Log[store.Event]
+	log       *logCopy[store.Event] // of events
+	feed      *liveFeed
+	access    *accessControl
+	instance  func() core.InstanceID // this one
+	reachable func() bool            // it can use the store
+	stopping  *atomic.Bool
+	streams   *streamLimit // of events
+	pages     *streamLimit // streams for open dashboards
 }
 
 func (h *eventHandlers) routes() []route {
@@ -27,7 +34,7 @@ func (h *eventHandlers) routes() []route {
 		description: "Registrations, losses, drains, takeovers, dead letters and store outages; about 10,000 events are kept. Without " +
 			"after, the newest events are returned, the oldest of them first. With order=desc, the newest comes first, and before " +
 			"continues with older ones. An event that could not be written at once may appear twice.",
-		handler: handle(h.responder, h.list), out: reflect.TypeFor[wire.EventList](),
+		handler: handle(h.responder, h.list),
 		params: []param{
 			{name: "order", description: "asc, the default: the oldest first. desc: the newest first.", kind: "string"},
 			{name: "before", description: "With order=desc: only events before this position: next of the answer before.", kind: "string"},
@@ -37,7 +44,7 @@ func (h *eventHandlers) routes() []route {
 			{name: "limit", description: "The maximum number of events, 100 by default, at most 1000.", kind: "integer"},
 		},
 		codes: []wire.Code{wire.SchedulerDependencyDown},
-	}, h.streams.route(), h.live.route()}
+	}, h.streamRoute(), h.liveRoute()}
 }
 
 // visibleEvent reports whether a caller of a tenant may see an event: it is about one of the tenant's nodes. nil: all tenants.
@@ -123,7 +130,7 @@ func readEventQuery(r *http.Request) (eventQuery, *wire.Error) {
 	return q, e
 }
 
-func (h *eventHandlers) list(r *http.Request) (any, error) {
+func (h *eventHandlers) list(r *http.Request) (*wire.EventList, error) {
 	q, e := readEventQuery(r)
 	if e != nil {
 		return nil, e
@@ -143,7 +150,7 @@ func (h *eventHandlers) list(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, logReadError(err, "after", q.after)
 	}
-	list := wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
+	list := &wire.EventList{Events: []wire.Event{}, Next: q.after, Gap: page.Gap}
 	for e := range search(r.Context(), page.Entries) {
 		if !visibleEvent(e, tenant) {
 			continue // it is about another tenant, or about the scheduler as a whole

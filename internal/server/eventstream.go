@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -28,16 +27,7 @@ const (
 	maxStream     = time.Hour
 )
 
-// eventStreams send the event log as it grows, as server-sent events.
-type eventStreams struct {
-	responder
-	log      journal.Log[store.Event]
-	access   *accessControl
-	stopping *atomic.Bool
-	limit    *streamLimit
-}
-
-func (h *eventStreams) route() route {
+func (h *eventHandlers) streamRoute() route {
 	return route{
 		method: "GET", path: "/v1/events/stream", rule: readers, tag: "operation", summary: "Follow the event log of the fleet",
 		stream: true,
@@ -45,7 +35,7 @@ func (h *eventStreams) route() route {
 			"GET /v1/events. An event named gap says that events were dropped from the log before they could be sent. " +
 			"Without a position, only events from now on are sent. A stream ends after some minutes, when its credential is not valid " +
 			"any more, or when the instance stops; a browser opens it again with Last-Event-ID.",
-		handler: h.serve, media: "text/event-stream",
+		handler: handler{serve: h.serveStream}, media: "text/event-stream",
 		params: []param{
 			{name: "after", description: "Only events after this position: the id of an event, or next of GET /v1/events. The header " +
 				"Last-Event-ID wins over it.", kind: "string"},
@@ -59,21 +49,21 @@ func (h *eventStreams) route() route {
 
 // eventStream is one stream.
 type eventStream struct {
-	*eventStreams
+	events journal.Log[store.Event]
 	writer *eventWriter
 	tenant *core.TenantID // whose events are sent; nil: all
 	query  eventQuery
 	after  string // the position up to which the log was read
 }
 
-func (h *eventStreams) serve(w http.ResponseWriter, r *http.Request) {
-	s := &eventStream{eventStreams: h, tenant: visibleTenant(r.Context())}
+func (h *eventHandlers) serveStream(w http.ResponseWriter, r *http.Request) {
+	s := &eventStream{events: h.events, tenant: visibleTenant(r.Context())}
 	lasts, e := s.readQuery(r)
 	if e != nil {
 		writeWireError(w, e)
 		return
 	}
-	end, e := h.limit.begin(r.Context())
+	end, e := h.streams.begin(r.Context())
 	if e != nil {
 		writeWireError(w, e)
 		return
@@ -155,7 +145,7 @@ func (s *eventStream) begin(ctx context.Context) (first journal.Page[store.Event
 
 // read reads the log from where it was read to.
 func (s *eventStream) read(ctx context.Context, limit int) (journal.Page[store.Event], error) {
-	page, err := s.log.Read(ctx, store.ReadLogParams{After: s.after, Limit: limit})
+	page, err := s.events.Read(ctx, store.ReadLogParams{After: s.after, Limit: limit})
 	if err == nil && len(page.Entries) > 0 {
 		s.after = page.Entries[len(page.Entries)-1].ID
 	}

@@ -10,7 +10,7 @@ import (
 
 // AdmitConnection does what follows the upgrade of a caller that was authenticated.
 func (s *Server) AdmitConnection(c *socket.Conn, caller *auth.Principal) {
-	s.revocations.enforcer.admit(c, caller)
+	s.enforcer.admit(c, caller)
 }
 
 // Routes lists every route as "METHOD path".
@@ -37,7 +37,7 @@ func DescribeSockets(version string) ([]byte, error) { return describeSockets(ve
 func (s *Server) RouteTypes() (requests, answers map[string]reflect.Type) {
 	requests, answers = make(map[string]reflect.Type), make(map[string]reflect.Type)
 	for _, r := range s.routes() {
-		requests[r.method+" "+r.path], answers[r.method+" "+r.path] = r.in, r.out
+		requests[r.method+" "+r.path], answers[r.method+" "+r.path] = r.handler.in, r.handler.out
 	}
 	return requests, answers
 }

@@ -8,16 +8,17 @@ import (
 	"errors"
 	"math/rand/v2"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 	"time"
 
+	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -26,22 +27,25 @@ import (
 type jobHandlers struct {
 	responder
 	dispatcher *dispatch.Dispatcher
-	verifier   *nodes.Verifier
-	read       *convert.Reader
 	registry   *nodes.Registry
+	verifier   *nodes.Verifier
+	sessions   *session.Registry
+	read       *convert.Reader
+	audio      *audio.Buffer
+	urls       audio.URLs
 	peers      *peerLists
+	bulk       *bulkGate
 }
 
 func (h *jobHandlers) routes() []route {
-	return []route{
-		h.waitingRoute(),
+	return append(h.audioRoutes(), []route{
+		h.waitingRoute(), h.cancelManyRoute(),
 		{
 			method: "POST", path: "/v1/dispatch/f2f", rule: jobSenders, tag: "dispatch", summary: "Dispatch an utterance to a node",
 			description: "Reserves a slot on a random capable node, delivers the job and answers. A repeated request_id gives the same " +
 				"job. With options.max_wait_ms it waits for a slot if every capable node is full; the wait ends when the client " +
 				"disconnects. If the scheduler traces, the trace of the job links to the span in the header traceparent.",
-			handler: handleBody(h.responder, h.dispatch), in: reflect.TypeFor[wire.DispatchRequest](),
-			out: reflect.TypeFor[wire.DispatchResponse](),
+			handler: described[wire.DispatchRequest](handleBody(h.responder, h.dispatch)),
 			codes: []wire.Code{
 				wire.NoCapableNode, wire.AllCandidatesFullOrFailed, wire.CannotBeMet, wire.QueueFull, wire.PreferredNodeNotCapable,
 				wire.RequestMismatch, wire.RateLimited,
@@ -50,26 +54,22 @@ func (h *jobHandlers) routes() []route {
 		},
 		{
 			method: "POST", path: "/v1/job/ack", rule: nodesOnly, tag: "jobs", summary: "Acknowledge a job",
-			handler: handleBody(h.responder, h.ack),
-			in:      reflect.TypeFor[wire.JobAckRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+			handler: handleBody(h.responder, h.ack), codes: reportCodes,
 		},
 		{
 			method: "POST", path: "/v1/job/done", rule: nodesOnly, tag: "jobs", summary: "Deliver a result",
 			description: "Repeat it if the answer is 503 or does not come: a repeated result is accepted once.",
-			handler:     handleBody(h.responder, h.done),
-			in:          reflect.TypeFor[wire.JobDoneRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+			handler:     handleBody(h.responder, h.done), codes: reportCodes,
 		},
 		{
 			method: "POST", path: "/v1/job/fail", rule: nodesOnly, tag: "jobs", summary: "Report that a job failed",
-			handler: handleBody(h.responder, h.fail),
-			in:      reflect.TypeFor[wire.JobFailRequest](), out: reflect.TypeFor[wire.OKResponse](), codes: reportCodes,
+			handler: handleBody(h.responder, h.fail), codes: reportCodes,
 		},
 		{
 			method: "GET", path: "/v1/jobs", rule: jobReaders, peers: true, tag: "jobs", summary: "List jobs, the newest first",
 			handler: handle(h.responder, h.list),
 			description: "Jobs that have not ended, and of the ended ones those that are kept, or that one of the instances remembers " +
 				"among its last 20,000. An instance that does not answer within 2 s is named as incomplete.",
-			out: reflect.TypeFor[wire.JobList](),
 			params: listParams("100",
 				param{name: "state", description: "Only jobs in this state. open: those that have not ended, in whatever state; ended: " +
 					"the others.", kind: "string"},
@@ -96,7 +96,7 @@ func (h *jobHandlers) routes() []route {
 		{
 			method: "GET", path: "/v1/jobs/{id}", rule: jobReaders, programs: true, tag: "jobs", summary: "Show a job and its attempts",
 			handler: handle(h.responder, h.get),
-			out:     reflect.TypeFor[wire.JobDetail](), params: []param{
+			params: []param{
 				idParam("The job's id."),
 				{name: "decisions", description: "true: with how nodes were chosen for it, as far as instances remember.", kind: "string"},
 				describeText(actionReadText),
@@ -107,7 +107,7 @@ func (h *jobHandlers) routes() []route {
 			method: "GET", path: "/v1/jobs/{id}/decisions", rule: jobReaders, peers: true, tag: "jobs",
 			summary:     "Show how nodes were chosen for a job",
 			description: "The nodes that were drawn for each attempt, and why each was not chosen, as far as instances remember.",
-			handler:     handle(h.responder, h.decisions), out: reflect.TypeFor[wire.JobDecisions](),
+			handler:     handle(h.responder, h.decisions),
 			params: []param{
 				idParam("The job's id."),
 				{name: "scope", description: "here: only what this instance remembers. By default the other instances are asked, too.",
@@ -118,16 +118,16 @@ func (h *jobHandlers) routes() []route {
 		{
 			method: "POST", path: "/v1/jobs/{id}/cancel", rule: jobOwners, action: "job.cancel", tag: "jobs",
 			summary: "Cancel a job, or a request that waits for a slot", handler: handle(h.responder, h.cancel),
-			out: reflect.TypeFor[wire.CancelResponse](), params: []param{idParam("The job's id.")},
-			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+			params: []param{idParam("The job's id.")},
+			codes:  []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}
+	}...)
 }
 
 // reportCodes are the errors of a node's report about a job.
 var reportCodes = []wire.Code{wire.NotFound, wire.StaleAttempt, wire.StaleEpoch, wire.NotHolder, wire.SchedulerDependencyDown}
 
-func (h *jobHandlers) dispatch(ctx context.Context, given *compat.DispatchRequest) (any, error) {
+func (h *jobHandlers) dispatch(ctx context.Context, given *compat.DispatchRequest) (*wire.DispatchResponse, error) {
 	in := given.Translate()
 	spec, e := h.read.Spec(in)
 	if e != nil {
@@ -198,7 +198,7 @@ func (h *jobHandlers) parseReport(ctx context.Context, in *wire.JobAckRequest) (
 	}, nil
 }
 
-func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, error) {
+func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (*wire.OKResponse, error) {
 	r, err := h.parseReport(ctx, in)
 	if err != nil {
 		return nil, err
@@ -209,7 +209,7 @@ func (h *jobHandlers) ack(ctx context.Context, in *wire.JobAckRequest) (any, err
 	return &wire.OKResponse{OK: true}, nil
 }
 
-func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, error) {
+func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (*wire.OKResponse, error) {
 	r, err := h.parseReport(ctx, &in.JobAckRequest)
 	if err != nil {
 		return nil, err
@@ -226,7 +226,7 @@ func (h *jobHandlers) done(ctx context.Context, in *wire.JobDoneRequest) (any, e
 	return &wire.OKResponse{OK: true}, nil
 }
 
-func (h *jobHandlers) fail(ctx context.Context, in *wire.JobFailRequest) (any, error) {
+func (h *jobHandlers) fail(ctx context.Context, in *wire.JobFailRequest) (*wire.OKResponse, error) {
 	r, err := h.parseReport(ctx, &in.JobAckRequest)
 	if err != nil {
 		return nil, err
@@ -234,7 +234,7 @@ func (h *jobHandlers) fail(ctx context.Context, in *wire.JobFailRequest) (any, e
 	return h.reportFailure(ctx, r, in.Reason)
 }
 
-func (h *jobHandlers) reportFailure(ctx context.Context, r dispatch.Report, nodeReason string) (any, error) {
+func (h *jobHandlers) reportFailure(ctx context.Context, r dispatch.Report, nodeReason string) (*wire.OKResponse, error) {
 	reason, detail := convert.FailureReason(nodeReason)
 	if err := h.dispatcher.Reports.Fail(ctx, r, reason, detail); err != nil {
 		return nil, err
@@ -242,16 +242,12 @@ func (h *jobHandlers) reportFailure(ctx context.Context, r dispatch.Report, node
 	return &wire.OKResponse{OK: true}, nil
 }
 
-const (
-	// defaultJobPage is the number of jobs on a page if the request names none.
-	defaultJobPage = 100
-	// scopeHere is the scope of a list that does not ask other instances.
-	scopeHere = "here"
-)
+// defaultJobPage is the number of jobs on a page if the request names none.
+const defaultJobPage = 100
 
 // list lists jobs, the newest first. Jobs that have not ended are found by the leases of all nodes, or of the requested one: there is
 // no index of jobs, because it would cost a write for each.
-func (h *jobHandlers) list(r *http.Request) (any, error) {
+func (h *jobHandlers) list(r *http.Request) (*wire.JobList, error) {
 	q, e := parseList(r.URL.Query(), "jobs", 2, defaultJobPage,
 		"state", "reason", "end_reason", "node_id", "session_id", "language", "src_lang", "tgt_lang", "region", "tenant_id", "search",
 		"since", "until", textParam, "scope")
@@ -267,10 +263,6 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 	}
 	if e := readText(r.Context(), q.Values, ""); e != nil {
 		return nil, e
-	}
-	scope := q.Get("scope")
-	if scope != "" && scope != scopeHere {
-		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
 	if p.Tenant = visibleTenant(r.Context()); q.Get("tenant_id") != "" {
 		tenant, e := tenantOf(r.Context(), q.Get("tenant_id"))
@@ -288,7 +280,7 @@ func (h *jobHandlers) list(r *http.Request) (any, error) {
 		out.Jobs[i] = viewJob(r.Context(), jobs[i])
 	}
 	more := false
-	if scope != scopeHere && p.Phase != store.PhaseOpen { // the store has all jobs that have not ended
+	if q.Get("scope") != scopeHere && p.Phase != store.PhaseOpen { // the store has all jobs that have not ended
 		more = h.addFromPeers(out, r)
 	}
 	if more = more || len(out.Jobs) > q.limit; more && len(out.Jobs) > 0 {
@@ -355,11 +347,8 @@ func viewJob(ctx context.Context, j *core.Job) wire.Job {
 	return v
 }
 
-func (h *jobHandlers) cancel(r *http.Request) (any, error) {
+func (h *jobHandlers) cancel(r *http.Request) (*wire.CancelResponse, error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	c := callOf(r.Context())
 	visible, err := h.visibleJob(r.Context(), core.JobID(id))
 	if e := (*wire.Error)(nil); errors.As(err, &e) && e.Code == wire.NotFound {

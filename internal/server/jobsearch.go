@@ -95,11 +95,8 @@ const maxMillis = 253_402_300_799_999
 const actionReadText = "job.read_text"
 
 // get shows a job. With decisions, the other instances are asked how they chose nodes for it.
-func (h *jobHandlers) get(r *http.Request) (any, error) {
+func (h *jobHandlers) get(r *http.Request) (*wire.JobDetail, error) {
 	id := core.JobID(r.PathValue("id"))
-	if e := convert.CheckID("id", string(id)); e != nil {
-		return nil, e
-	}
 	q := r.URL.Query()
 	callOf(r.Context()).concerns("job", string(id), "")
 	if e := readText(r.Context(), q, actionReadText); e != nil {
@@ -134,17 +131,10 @@ func (h *jobHandlers) get(r *http.Request) (any, error) {
 }
 
 // decisions shows how nodes were chosen for a job.
-func (h *jobHandlers) decisions(r *http.Request) (any, error) {
+func (h *jobHandlers) decisions(r *http.Request) (*wire.JobDecisions, error) {
 	id := core.JobID(r.PathValue("id"))
-	if e := convert.CheckID("id", string(id)); e != nil {
-		return nil, e
-	}
-	switch scope := r.URL.Query().Get("scope"); scope {
-	case scopeHere:
+	if r.URL.Query().Get("scope") == scopeHere {
 		return h.rememberedHere(r.Context(), id), nil
-	case "":
-	default:
-		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
 	out := h.remembered(r, id)
 	if out.Job != nil || len(out.Decisions) > 0 {

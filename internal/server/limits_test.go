@@ -140,7 +140,7 @@ func servePipes(t *testing.T, version string) *pipeListener {
 		t.Fatal(err)
 	}
 	return listenPipes(t, server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, Auth: auth.NewAuthenticator(keyring, nil),
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Auth: auth.NewAuthenticator(keyring, nil),
 		StoreHealth: storeCheck(nil), Version: wire.VersionResponse{Version: version},
 	}).HTTP())
 }

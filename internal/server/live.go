@@ -4,10 +4,8 @@ import (
 	"bytes"
 	"encoding/json"
 	"net/http"
-	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -21,18 +19,7 @@ const (
 	liveCheck = time.Second
 )
 
-// liveStreams tell pages what has changed: one stream for each page.
-type liveStreams struct {
-	responder
-	feed      *liveFeed
-	access    *accessControl
-	instance  func() core.InstanceID // this one
-	reachable func() bool            // it can use the store
-	stopping  *atomic.Bool
-	limit     *streamLimit
-}
-
-func (h *liveStreams) route() route {
+func (h *eventHandlers) liveRoute() route {
 	return route{
 		method: "GET", path: "/v1/live", rule: readers, tag: "operations", summary: "Follow what a dashboard shows", stream: true,
 		description: "Server-sent events, at most four messages a second. overview: the newest figures of the fleet, as in GET " +
@@ -40,13 +27,13 @@ func (h *liveStreams) route() route {
 			"events: new entries of the event log, as a list. status: the instance that answers and whether it can reach the store, at " +
 			"the beginning and when that changes. gap: entries were lost; read GET /v1/events. The stream ends when the credential is " +
 			"not valid any more or has another role or tenant, and when the instance stops; a browser opens it again.",
-		handler: h.serve, media: "text/event-stream", codes: []wire.Code{wire.RateLimited},
+		handler: handler{serve: h.serveLive}, media: "text/event-stream", codes: []wire.Code{wire.RateLimited},
 		params: []param{{name: "seconds", description: "For how long, 3600 by default and at most. 0: only what there is now.",
 			kind: "integer"}},
 	}
 }
 
-func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
+func (h *eventHandlers) serveLive(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	lasts, e := readSeconds(q, maxStream)
 	for name := range q {
@@ -58,7 +45,7 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 		writeWireError(w, e)
 		return
 	}
-	end, e := h.limit.begin(r.Context())
+	end, e := h.pages.begin(r.Context())
 	if e != nil {
 		writeWireError(w, e)
 		return
@@ -103,7 +90,7 @@ func (h *liveStreams) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // status returns the state of this instance, encoded.
-func (h *liveStreams) status() []byte {
+func (h *eventHandlers) status() []byte {
 	data, err := json.Marshal(wire.LiveStatus{Instance: string(h.instance()), StoreReachable: h.reachable()})
 	if err != nil {
 		return nil // of plain fields: it cannot fail

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/socket"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -29,28 +28,21 @@ const (
 	loginWindow    = time.Minute
 )
 
-// loginHandlers exchange keys for logins, which browsers send as a cookie.
-type loginHandlers struct {
-	responder
-	auth        *auth.Authenticator
-	revocations *revocation.Follower
-	ttl         time.Duration
-	context     func() wire.CallerContext
-
+// loginLimits limits how many logins an address may fail at, and how many a key may begin.
+type loginLimits struct {
 	mu       run.Mutex // guards the rest
 	failures *run.KeyLimit[netip.Addr]
 	begun    *run.KeyLimit[string] // by the name of the key
 }
 
-func newLoginHandlers(p responder, o *Options) *loginHandlers {
-	return &loginHandlers{
-		responder: p, auth: o.Auth, revocations: o.Access.Revocations, ttl: o.Access.LoginTTL, context: o.callerContext,
+func newLoginLimits() *loginLimits {
+	return &loginLimits{
 		mu:       run.NewMutex("server_logins"),
 		failures: run.NewKeyLimit[netip.Addr](maxLoginFailures, loginWindow), begun: run.NewKeyLimit[string](maxLogins, loginWindow),
 	}
 }
 
-func (h *loginHandlers) routes() []route {
+func (h *credentialHandlers) loginRoutes() []route {
 	return []route{
 		{
 			method: "POST", path: "/login", rule: everyone, action: "login.begin", tag: "credentials",
@@ -58,24 +50,24 @@ func (h *loginHandlers) routes() []route {
 			description: "For the dashboard: takes the key of an operator or a viewer, and answers with a cookie that a page cannot " +
 				"read. Every route that admits these roles accepts it, except WebSockets. It ends with its lifetime, with POST /logout, " +
 				"when the key is revoked, and when the secret of the key is removed.",
-			handler: h.login, in: reflect.TypeFor[wire.LoginRequest](), out: reflect.TypeFor[wire.Caller](),
-			codes: []wire.Code{wire.Unauthorized, wire.Forbidden, wire.RateLimited, wire.SchedulerDependencyDown},
+			handler: handler{h.login, reflect.TypeFor[wire.LoginRequest](), reflect.TypeFor[wire.Caller]()},
+			codes:   []wire.Code{wire.Unauthorized, wire.Forbidden, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/logout", rule: readers, action: "login.end", tag: "credentials", summary: "End a login",
 			description: "The login is not valid any more on any instance. If the store does not answer, only the cookie is removed, " +
 				"and the answer says so.",
-			handler: h.logout, out: reflect.TypeFor[wire.LogoutResponse](),
+			handler: handler{serve: h.logout, out: reflect.TypeFor[wire.LogoutResponse]()},
 		},
 		{
 			method: "GET", path: "/v1/caller", rule: readers, tag: "credentials", summary: "Show who the caller is", asksCaller: true,
-			handler: handle(h.responder, h.caller), out: reflect.TypeFor[wire.Caller](),
+			handler: handle(h.responder, h.caller),
 		},
 	}
 }
 
 // login makes a login of a key.
-func (h *loginHandlers) login(w http.ResponseWriter, r *http.Request) {
+func (h *credentialHandlers) login(w http.ResponseWriter, r *http.Request) {
 	var in wire.LoginRequest
 	if err := readBody(w, r, &in); err != nil {
 		h.writeError(w, err)
@@ -91,14 +83,14 @@ func (h *loginHandlers) login(w http.ResponseWriter, r *http.Request) {
 		writeJSON(w, http.StatusOK, h.viewCaller(p))
 		return
 	}
-	login, reason := h.auth.NewLogin(strings.TrimSpace(in.Key), h.ttl)
+	login, reason := h.auth.NewLogin(strings.TrimSpace(in.Key), h.loginTTL)
 	if reason != "" {
-		c.fail(h.refusal(socket.PeerAddr(r.RemoteAddr), reason))
+		c.fail(h.logins.refusal(socket.PeerAddr(r.RemoteAddr), reason))
 		writeWireError(w, c.failure)
 		return
 	}
 	c.caller = login.Caller
-	if wait := h.countLogin(login.Caller.Key); wait > 0 {
+	if wait := h.logins.count(login.Caller.Key); wait > 0 {
 		c.fail(wire.Errorf(wire.RateLimited, "this key has begun %d logins in a minute: try again later", maxLogins).RetryIn(wait),
 			limitLogins)
 		writeWireError(w, c.failure)
@@ -119,31 +111,31 @@ func newLoginCookie(r *http.Request, token string, expires time.Time) *http.Cook
 // refusal counts a login that failed, and returns the answer to it and the reason for the audit log. An address that has failed too often
 // gets no other answer than that, so that nobody can try many keys; one that has the right key logs in nevertheless, because others may
 // share its address.
-func (h *loginHandlers) refusal(address netip.Addr, reason auth.Reason) (*wire.Error, string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if wait := h.failures.Remaining(address); wait > 0 {
+func (l *loginLimits) refusal(address netip.Addr, reason auth.Reason) (*wire.Error, string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if wait := l.failures.Remaining(address); wait > 0 {
 		return wire.Errorf(wire.RateLimited, "too many logins of your address have failed: try again later").RetryIn(wait), limitLogins
 	}
-	h.failures.Allow(address)
+	l.failures.Allow(address)
 	if reason == auth.WrongRole {
 		return wire.FieldErrorf(wire.Forbidden, "key", "log in with the key of an operator or a viewer"), string(reason)
 	}
 	return wire.FieldErrorf(wire.Unauthorized, "key", "the key is not valid here, or not any more"), string(reason)
 }
 
-// countLogin counts a login of a key. It returns for how long the key may not begin another one, 0 if it may.
-func (h *loginHandlers) countLogin(key string) time.Duration {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.begun.Allow(key) {
+// count counts a login of a key. It returns for how long the key may not begin another one, 0 if it may.
+func (l *loginLimits) count(key string) time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.begun.Allow(key) {
 		return 0
 	}
-	return h.begun.Remaining(key)
+	return l.begun.Remaining(key)
 }
 
 // logout ends the logins of the cookies that the request has, also if it has another credential, which then is the caller.
-func (h *loginHandlers) logout(w http.ResponseWriter, r *http.Request) {
+func (h *credentialHandlers) logout(w http.ResponseWriter, r *http.Request) {
 	gone := newLoginCookie(r, "", time.Unix(1, 0))
 	gone.MaxAge = -1
 	http.SetCookie(w, gone)
@@ -153,7 +145,7 @@ func (h *loginHandlers) logout(w http.ResponseWriter, r *http.Request) {
 		if reason != "" || !p.IsLogin() {
 			continue // it is not valid anyway
 		}
-		if warning := h.end(r.Context(), p); warning != "" {
+		if warning := h.endLogin(r.Context(), p); warning != "" {
 			out = wire.LogoutResponse{Warning: warning}
 			callOf(r.Context()).reason = "not_ended"
 		}
@@ -161,8 +153,8 @@ func (h *loginHandlers) logout(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, &out)
 }
 
-// end ends a login on all instances. The warning says why it could not.
-func (h *loginHandlers) end(ctx context.Context, p *auth.Principal) (warning string) {
+// endLogin ends a login on all instances. The warning says why it could not.
+func (h *credentialHandlers) endLogin(ctx context.Context, p *auth.Principal) (warning string) {
 	if h.revocations.CountLogins(p.Key) >= maxEndedLogins {
 		return "too many logins of this key were ended: the cookie is gone, but the login stays valid until it expires"
 	}
@@ -177,11 +169,11 @@ func (h *loginHandlers) end(ctx context.Context, p *auth.Principal) (warning str
 }
 
 // caller answers with who the caller is.
-func (h *loginHandlers) caller(r *http.Request) (any, error) {
+func (h *credentialHandlers) caller(r *http.Request) (*wire.Caller, error) {
 	return h.viewCaller(principalOf(r.Context())), nil
 }
 
-func (h *loginHandlers) viewCaller(p *auth.Principal) *wire.Caller {
+func (h *credentialHandlers) viewCaller(p *auth.Principal) *wire.Caller {
 	v := &wire.Caller{Role: string(p.Role), Key: p.Key, TenantID: string(p.Tenant), Login: p.IsLogin(), Open: h.auth.Keyring().Empty(),
 		Anonymous: p.Anonymous, CallerContext: h.context()}
 	if p.IsLogin() {

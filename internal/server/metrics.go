@@ -8,9 +8,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/health"
-
-	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
@@ -19,29 +16,19 @@ import (
 // maxTop is the length of the lists of most frequent names.
 const maxTop = 20
 
-// metricsHandlers answer with what this instance has counted. They read counters and copies in memory: never the store, and nothing that
-// grows with the fleet.
-type metricsHandlers struct {
-	responder
-	bus     *bus.Bus
-	started time.Time
-	metrics *telemetry.Metrics
-	catalog *health.Catalog
-	stats   StatsReader
-	queued  func() int // reports of unavailable services that are queued
-}
-
-func (h *metricsHandlers) routes() []route {
-	return []route{{
+func (h *statsHandlers) metricsRoute() route {
+	return route{
 		method: "GET", path: "/api/v1/metrics", rule: fleetReaders, tag: "operations",
 		summary: "Show what the answering instance has counted, by reason",
 		description: "For people who look for the cause of a problem; /metrics has more, for Prometheus. Everything is of the answering " +
 			"instance and since it started.",
-		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.Metrics](),
-	}}
+		handler: handler{serve: handle(h.responder, h.showMetrics).serve, out: reflect.TypeFor[wire.Metrics]()},
+	}
 }
 
-func (h *metricsHandlers) show(*http.Request) (any, error) {
+// showMetrics answers with what this instance has counted. It reads counters and copies in memory: never the store, and nothing that grows
+// with the fleet.
+func (h *statsHandlers) showMetrics(*http.Request) (*compat.Metrics, error) {
 	return compat.MetricsOf(&wire.Metrics{
 		Instance: string(h.bus.Instance()), UptimeMS: time.Since(h.started).Milliseconds(),
 		Stats: h.statsRequests(), Dispatch: h.dispatches(), DispatchExclude: h.exclusions(), ModelNotAvailable: h.modelNA(),
@@ -67,7 +54,7 @@ func top(counts *telemetry.Counts) []wire.MetricsCount {
 	return list[:min(len(list), maxTop)]
 }
 
-func (h *metricsHandlers) statsRequests() wire.MetricsStats {
+func (h *statsHandlers) statsRequests() wire.MetricsStats {
 	s := wire.MetricsStats{Requests: h.metrics.StatsRequests.Load(), Stale: h.metrics.StatsStale.Load()}
 	if s.Requests > 0 {
 		s.StaleShare = float64(s.Stale) / float64(s.Requests)
@@ -79,7 +66,7 @@ func (h *metricsHandlers) statsRequests() wire.MetricsStats {
 	return s
 }
 
-func (h *metricsHandlers) dispatches() wire.MetricsDispatch {
+func (h *statsHandlers) dispatches() wire.MetricsDispatch {
 	accepted, whileDown := h.metrics.Accepted(), h.metrics.HubDownDispatches.All()
 	return wire.MetricsDispatch{
 		MetricsOutcome: outcome(accepted.Count(), h.metrics.Refused()),
@@ -98,7 +85,7 @@ func outcome(accepted, refused int64) wire.MetricsOutcome {
 	return o
 }
 
-func (h *metricsHandlers) exclusions() wire.MetricsDispatchExclude {
+func (h *statsHandlers) exclusions() wire.MetricsDispatchExclude {
 	examples, all := h.metrics.Exclusions.All(), make(map[string]wire.MetricsExclusion)
 	for reason, n := range h.metrics.CandidatesRejected.All() {
 		x := wire.MetricsExclusion{Count: n, Nodes: examples[reason].Nodes}
@@ -112,7 +99,7 @@ func (h *metricsHandlers) exclusions() wire.MetricsDispatchExclude {
 	return wire.MetricsDispatchExclude{ByReason: all}
 }
 
-func (h *metricsHandlers) modelNA() wire.MetricsModelNA {
+func (h *statsHandlers) modelNA() wire.MetricsModelNA {
 	m := &h.metrics.ModelNA
 	return wire.MetricsModelNA{
 		Received: m.NAReceived.Load(), RateLimited: m.NARateLimited.Sum(), Dropped: m.NADropped.Sum(), DroppedBy: m.NADropped.All(),
@@ -121,7 +108,7 @@ func (h *metricsHandlers) modelNA() wire.MetricsModelNA {
 	}
 }
 
-func (h *metricsHandlers) catalogState() wire.MetricsCatalog {
+func (h *statsHandlers) catalogState() wire.MetricsCatalog {
 	s := h.catalog.State()
 	return wire.MetricsCatalog{
 		Configured: s.Configured, Services: s.Services, FailCount: s.FailCount, LastError: s.LastError,
@@ -137,7 +124,7 @@ func unixMS(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
-func (h *metricsHandlers) segmentation() wire.MetricsSegmentation {
+func (h *statsHandlers) segmentation() wire.MetricsSegmentation {
 	s := wire.MetricsSegmentation{ByReason: h.metrics.Utterances.All()}
 	s.Manual = s.ByReason["manual"] + s.ByReason["end"]
 	for n := range maps.Values(s.ByReason) {
@@ -147,7 +134,7 @@ func (h *metricsHandlers) segmentation() wire.MetricsSegmentation {
 	return s
 }
 
-func (h *metricsHandlers) lockWait() map[string]wire.MetricsWait {
+func (h *statsHandlers) lockWait() map[string]wire.MetricsWait {
 	all := make(map[string]wire.MetricsWait)
 	for lock, waits := range h.metrics.LockWait.All() {
 		all[lock] = wire.MetricsWait{

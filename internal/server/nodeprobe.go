@@ -6,36 +6,26 @@ import (
 	"reflect"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// probeHandlers send synthetic utterances through single nodes.
-type probeHandlers struct {
-	responder
-	dispatcher *dispatch.Dispatcher
-	registry   *nodes.Registry
-	read       *convert.Reader
-}
-
-func (h *probeHandlers) routes() []route {
-	return []route{{
+func (h *nodeHandlers) probeRoute() route {
+	return route{
 		method: "POST", path: "/v1/nodes/{id}/probe", rule: operators, action: "node.probe", tag: "nodes",
 		summary: "Send a synthetic utterance through a node",
 		description: "Reserves a slot of this node, delivers a moment of silence to it as it delivers every job, and answers when the " +
 			"node has sent a result, has failed or has taken too long. Works also while the node is drained or ejected; no other node " +
 			"gets the job. A probe counts in no statistics, and neither for nor against the node. The body may be absent.",
-		handler: h.serve, in: reflect.TypeFor[wire.ProbeRequest](), out: reflect.TypeFor[wire.ProbeResult](), stream: true,
+		handler: handler{h.serveProbe, reflect.TypeFor[wire.ProbeRequest](), reflect.TypeFor[wire.ProbeResult]()}, stream: true,
 		optionalBody: true,
 		params:       []param{idParam("The node's name.")},
 		codes: []wire.Code{
 			wire.NotFound, wire.AllCandidatesFullOrFailed, wire.PreferredNodeNotCapable, wire.RateLimited, wire.SchedulerDependencyDown,
 			wire.DeadlineExceeded,
 		},
-	}}
+	}
 }
 
 const (
@@ -45,7 +35,7 @@ const (
 )
 
 // serve decodes the body, if there is one.
-func (h *probeHandlers) serve(w http.ResponseWriter, r *http.Request) {
+func (h *nodeHandlers) serveProbe(w http.ResponseWriter, r *http.Request) {
 	var in wire.ProbeRequest
 	if hasBody(r) {
 		if err := readBody(w, r, &in); err != nil {
@@ -71,11 +61,8 @@ func hasBody(r *http.Request) bool {
 	return err == nil
 }
 
-func (h *probeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.ProbeResult, error) {
+func (h *nodeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.ProbeResult, error) {
 	id, ctx := r.PathValue("id"), r.Context()
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	p := &dispatch.NodeProbe{Node: core.NodeID(id), Timeout: defaultProbeTimeout}
 	if in.TimeoutMS != 0 {
 		if in.TimeoutMS < minProbeTimeout.Milliseconds() || in.TimeoutMS > maxProbeTimeout.Milliseconds() {
@@ -85,7 +72,7 @@ func (h *probeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.Pro
 		p.Timeout = time.Duration(in.TimeoutMS) * time.Millisecond
 	}
 	var e *wire.Error
-	if p.Direction, e = h.direction(in); e != nil {
+	if p.Direction, e = h.probeDirection(in); e != nil {
 		return nil, e
 	}
 	st, err := h.registry.Node(ctx, p.Node)
@@ -113,7 +100,7 @@ func (h *probeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.Pro
 }
 
 // direction converts the direction of a probe, which may be absent.
-func (h *probeHandlers) direction(in *wire.ProbeRequest) (d core.Direction, e *wire.Error) {
+func (h *nodeHandlers) probeDirection(in *wire.ProbeRequest) (d core.Direction, e *wire.Error) {
 	switch {
 	case in.SrcLang == "" && in.TgtLang == "":
 		return d, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -13,9 +12,10 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/compat"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
-	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -24,34 +24,34 @@ import (
 type nodeHandlers struct {
 	responder
 	registry            *nodes.Registry
+	dispatcher          *dispatch.Dispatcher
 	verifier            *nodes.Verifier
-	conns               *nodeconn.Conns
 	read                *convert.Reader
 	heartbeat, presence time.Duration
-	series              *seriesHandlers
-	table               *tableHandlers
-	probe               *probeHandlers
-	refused             *refusedHandlers
+	series              *stats.NodeSeries
+	table               *stats.NodeTable
+	refused             *refusedNodes
+	peers               *peerLists
+	bulk                *bulkGate
 }
 
 func (h *nodeHandlers) routes() []route {
-	return append([]route{
+	return []route{
+		h.seriesRoute(), h.tableRoute(), h.probeRoute(), h.refusedRoute(), h.drainManyRoute(), h.resumeManyRoute(),
 		{
 			method: "POST", path: "/v1/node/register", rule: nodesOnly, action: actionRegister, registers: true, tag: "nodes",
 			summary: "Register a node",
 			description: "Begins a new epoch of the node. Jobs that it lists as active stay with it; all others that it had are given " +
 				"to other nodes.",
-			handler: handleBody(h.responder, h.register), in: reflect.TypeFor[wire.RegisterRequest](),
-			out:   reflect.TypeFor[wire.RegisterResponse](),
-			codes: []wire.Code{wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
+			handler: described[wire.RegisterRequest](handleBody(h.responder, h.register)),
+			codes:   []wire.Code{wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/node/heartbeat", rule: nodesOnly, tag: "nodes", summary: "Send a heartbeat",
 			description: "Renews the node's presence and its leases, and applies the changes of its declaration. The answer names the " +
 				"jobs that it should cancel. A heartbeat with everything that a registration needs registers a node that is not known.",
-			handler: handleBody(h.responder, h.handleHeartbeat), in: reflect.TypeFor[wire.HeartbeatRequest](),
-			out:   reflect.TypeFor[wire.HeartbeatResponse](),
-			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
+			handler: described[wire.HeartbeatRequest](handleBody(h.responder, h.handleHeartbeat)),
+			codes:   []wire.Code{wire.NotFound, wire.StaleEpoch, wire.NameInUse, wire.RateLimited, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/node/model_not_available", rule: nodesOnly, tag: "nodes",
@@ -59,14 +59,12 @@ func (h *nodeHandlers) routes() []route {
 			description: "Accepted at once. Soon after, and for a while, the service, or the version of it that is named, counts as not " +
 				"ready on the node; if the node reports too often, it is not marked any more. The job that failed because of it, if one " +
 				"is named, is given to another node at once in any case.",
-			handler: handleBody(h.responder, h.reportUnavailable), in: reflect.TypeFor[wire.ModelNotAvailableRequest](),
-			out:   reflect.TypeFor[wire.OKResponse](),
-			codes: []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.SchedulerDependencyDown},
+			handler: handleBody(h.responder, h.reportUnavailable),
+			codes:   []wire.Code{wire.NotFound, wire.StaleAttempt, wire.NotHolder, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/nodes", rule: readers, tag: "nodes", summary: "List the nodes, ordered by name",
-			handler: handle(h.responder, h.list),
-			out:     reflect.TypeFor[wire.NodeList](), codes: []wire.Code{wire.SchedulerDependencyDown},
+			handler: handle(h.responder, h.list), codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
 				param{name: "state", description: "Only nodes in this state: ready, degraded, draining, offline or silent.",
 					kind: "string"},
@@ -76,22 +74,20 @@ func (h *nodeHandlers) routes() []route {
 		},
 		{
 			method: "GET", path: "/v1/nodes/{id}", rule: readers, tag: "nodes", summary: "Show a node", handler: handle(h.responder, h.get),
-			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
-			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+			params: []param{idParam("The node's name.")},
+			codes:  []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "DELETE", path: "/v1/nodes/{id}", rule: operators, action: "node.remove", tag: "nodes", summary: "Remove a node",
 			description: "The node is removed at once, with its drain, and its jobs are given to other nodes. A node that still runs " +
 				"registers again: stop it first, or drain it instead.",
-			handler: handle(h.responder, h.remove), out: reflect.TypeFor[wire.NodeRemoved](),
-			params: []param{idParam("The node's name.")},
-			codes:  []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
+			handler: handle(h.responder, h.remove), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.StaleEpoch, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/nodes/{id}/drain", rule: operators, action: "node.drain", tag: "nodes", summary: "Drain a node",
 			description: "The node gets no new jobs and keeps those that it has. The drain outlasts registrations of the node.",
-			handler:     handle(h.responder, h.drainOrTry),
-			out:         reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name."), dryRunParam},
+			handler:     handle(h.responder, h.drainOrTry), params: []param{idParam("The node's name."), dryRunParam},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
 		},
 		{
@@ -99,23 +95,21 @@ func (h *nodeHandlers) routes() []route {
 			summary: "Show what would be missing without a node",
 			description: "The same as drain_effect of POST /v1/nodes/{id}/drain?dry_run=true. Use this if instances of an older version " +
 				"may answer: they do not know dry_run, and drain the node.",
-			handler: handle(h.responder, h.drainEffect), out: reflect.TypeFor[wire.DrainEffect](),
-			params: []param{idParam("The node's name.")},
-			codes:  []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
+			handler: handle(h.responder, h.drainEffect), params: []param{idParam("The node's name.")},
+			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown, wire.DeadlineExceeded},
 		},
 		{
 			method: "POST", path: "/v1/nodes/{id}/resume", rule: operators, action: "node.resume", tag: "nodes",
-			summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)),
-			out: reflect.TypeFor[wire.Node](), params: []param{idParam("The node's name.")},
+			summary: "End the drain of a node", handler: handle(h.responder, h.drain(false)), params: []param{idParam("The node's name.")},
 			codes: []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}, slices.Concat(h.series.routes(), h.table.routes(), h.probe.routes(), h.refused.routes())...)
+	}
 }
 
 // actionRegister is the action of a registration, and of a heartbeat that registers.
 const actionRegister = "node.register"
 
-func (h *nodeHandlers) register(ctx context.Context, given *compat.RegisterRequest) (any, error) {
+func (h *nodeHandlers) register(ctx context.Context, given *compat.RegisterRequest) (*wire.RegisterResponse, error) {
 	in := &given.RegisterRequest
 	warnings := given.Translate()
 	if e := convert.CheckOptionalID("node_id", in.NodeID); e != nil {
@@ -151,7 +145,7 @@ func (h *nodeHandlers) register(ctx context.Context, given *compat.RegisterReque
 	return out, nil
 }
 
-func (h *nodeHandlers) handleHeartbeat(ctx context.Context, given *compat.HeartbeatRequest) (any, error) {
+func (h *nodeHandlers) handleHeartbeat(ctx context.Context, given *compat.HeartbeatRequest) (*wire.HeartbeatResponse, error) {
 	in := &given.HeartbeatRequest
 	given.Translate()
 	if e := convert.CheckID("node_id", in.NodeID); e != nil {
@@ -239,7 +233,7 @@ func optionalEpoch(epoch *int64) (core.Epoch, *wire.Error) {
 	return core.Epoch(*epoch), nil
 }
 
-func (h *nodeHandlers) reportUnavailable(ctx context.Context, in *wire.ModelNotAvailableRequest) (any, error) {
+func (h *nodeHandlers) reportUnavailable(ctx context.Context, in *wire.ModelNotAvailableRequest) (*wire.OKResponse, error) {
 	if e := convert.CheckID("node_id", in.NodeID); e != nil {
 		return nil, e
 	}
@@ -264,7 +258,7 @@ var nodeStates = []string{
 	core.HealthReady.String(), core.HealthDegraded.String(), core.HealthDraining.String(), core.HealthOffline.String(), nodes.StateSilent,
 }
 
-func (h *nodeHandlers) list(r *http.Request) (any, error) {
+func (h *nodeHandlers) list(r *http.Request) (*wire.NodeList, error) {
 	q, e := parseList(r.URL.Query(), "nodes", 1, maxPage, "state", "language", "region")
 	if e != nil {
 		return nil, e
@@ -310,11 +304,8 @@ func (h *nodeHandlers) view(ctx context.Context, st store.NodeStatus) wire.Node 
 	return v
 }
 
-func (h *nodeHandlers) get(r *http.Request) (any, error) {
+func (h *nodeHandlers) get(r *http.Request) (*wire.Node, error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	st, err := h.registry.Node(r.Context(), core.NodeID(id))
 	if err != nil {
 		return nil, err
@@ -323,38 +314,33 @@ func (h *nodeHandlers) get(r *http.Request) (any, error) {
 		return nil, nodes.UnknownNode(core.NodeID(id))
 	}
 	v := h.view(r.Context(), st)
-	v.Failures, v.Marks = h.series.series.Failures(st.Node.ID), viewMarks(h.registry.Marks(st.Node.ID))
-	return v, nil
+	v.Failures, v.Marks = h.series.Failures(st.Node.ID), viewMarks(h.registry.Marks(st.Node.ID))
+	return &v, nil
 }
 
 // drain makes the handler that drains or resumes a node.
-func (h *nodeHandlers) drain(drained bool) func(*http.Request) (any, error) {
-	return func(r *http.Request) (any, error) {
+func (h *nodeHandlers) drain(drained bool) func(*http.Request) (*wire.Node, error) {
+	return func(r *http.Request) (*wire.Node, error) {
 		id := r.PathValue("id")
-		if e := convert.CheckID("id", id); e != nil {
-			return nil, e
-		}
 		st, err := h.registry.Drain(r.Context(), core.NodeID(id), drained)
 		if err != nil {
 			return nil, err
 		}
 		callOf(r.Context()).concerns("node", id, st.Node.Tenant)
-		return h.view(r.Context(), st), nil
+		v := h.view(r.Context(), st)
+		return &v, nil
 	}
 }
 
 // remove removes a node.
-func (h *nodeHandlers) remove(r *http.Request) (any, error) {
+func (h *nodeHandlers) remove(r *http.Request) (*wire.NodeRemoved, error) {
 	id := r.PathValue("id")
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	removed, err := h.registry.Remove(r.Context(), core.NodeID(id))
 	if err != nil {
 		return nil, err
 	}
 	callOf(r.Context()).concerns("node", id, removed.Before.Node.Tenant)
-	answer := wire.NodeRemoved{NodeID: id, MovedJobs: removed.Moved}
+	answer := &wire.NodeRemoved{NodeID: id, MovedJobs: removed.Moved}
 	if state := h.registry.StateOf(removed.Before.Node, removed.Before.Age); state != nodes.StateSilent &&
 		state != core.HealthOffline.String() {
 		answer.Warnings = []string{fmt.Sprintf("node %s sent a heartbeat %s ago: if it still runs, it registers again", id,

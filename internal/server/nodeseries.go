@@ -4,42 +4,33 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// seriesHandlers answer requests for the series of nodes.
-type seriesHandlers struct {
-	responder
-	series *stats.NodeSeries
-	peers  *peerLists
-}
-
 var fromParam = param{name: "from", description: "Only points after this time, in Unix milliseconds: at_ms of the last one that is known.",
 	kind: "integer"}
 
-func (h *seriesHandlers) routes() []route {
-	return []route{{
+func (h *nodeHandlers) seriesRoute() route {
+	return route{
 		method: "GET", path: "/v1/nodes/{id}/series", rule: readers, peers: true, tag: "nodes",
 		summary: "Show figures of a node over the last hour",
 		description: "A point every 5 s, from the memory of the instances: each counts the jobs whose end it decided. An instance that " +
 			"does not answer within 2 s is named as incomplete.",
-		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.NodeSeries](),
+		handler: handle(h.responder, h.showSeries),
 		params: []param{
 			idParam("The node's name."), fromParam,
 			{name: "scope", description: "here: only what this instance has seen. By default the other instances are asked, too.",
 				kind: "string"},
 		},
 		codes: []wire.Code{wire.NotFound},
-	}}
+	}
 }
 
 // readSeriesQuery parses the query of a request for a series, which may have these parameters.
@@ -53,22 +44,15 @@ func readSeriesQuery(r *http.Request, known ...string) (from time.Time, _ *wire.
 	return readMillis(q, "from")
 }
 
-func (h *seriesHandlers) show(r *http.Request) (any, error) {
+func (h *nodeHandlers) showSeries(r *http.Request) (*wire.NodeSeries, error) {
 	id := core.NodeID(r.PathValue("id"))
-	if e := convert.CheckID("id", string(id)); e != nil {
-		return nil, e
-	}
 	from, e := readSeriesQuery(r, "from", "scope")
 	if e != nil {
 		return nil, e
 	}
-	out, known := h.here(r.Context(), id, from)
-	switch scope := r.URL.Query().Get("scope"); scope {
-	case scopeHere:
+	out, known := h.seriesHere(r.Context(), id, from)
+	if r.URL.Query().Get("scope") == scopeHere {
 		return out, nil
-	case "":
-	default:
-		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
 	points := make(map[int64]wire.NodePoint, len(out.Points))
 	for _, p := range out.Points {
@@ -92,7 +76,7 @@ func (h *seriesHandlers) show(r *http.Request) (any, error) {
 
 // here returns the points that this instance has of a node, and whether it knows the node. One of another tenant does not exist for the
 // caller.
-func (h *seriesHandlers) here(ctx context.Context, id core.NodeID, from time.Time) (out *wire.NodeSeries, known bool) {
+func (h *nodeHandlers) seriesHere(ctx context.Context, id core.NodeID, from time.Time) (out *wire.NodeSeries, known bool) {
 	out = &wire.NodeSeries{NodeID: string(id), IntervalMS: stats.SeriesStep.Milliseconds(), Points: []wire.NodePoint{}}
 	tenant, points, known := h.series.Points(id, from)
 	if !known || !principalOf(ctx).SeesTenant(tenant) {

@@ -3,7 +3,6 @@ package server
 import (
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,13 +12,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/wire"
 )
-
-// tableHandlers answer requests for the node table.
-type tableHandlers struct {
-	responder
-	table *stats.NodeTable
-	read  *convert.Reader
-}
 
 // tableParams are the parameters of the node table.
 var tableParams = []param{
@@ -40,16 +32,14 @@ var tableParams = []param{
 	{name: "limit", description: "The maximum number of rows, 200 by default, at most 1000.", kind: "integer"},
 }
 
-func (h *tableHandlers) routes() []route {
-	return []route{{
+func (h *nodeHandlers) tableRoute() route {
+	return route{
 		method: "GET", path: "/v1/nodes/table", rule: readers, tag: "nodes", summary: "Search the node table",
 		description: "The nodes as the answering instance knows them, at most about a second old. It reads nothing from the store: use " +
 			"it to search, filter and sort large fleets, and GET /v1/nodes/{id} for one node. A node that is named table is shown by " +
 			"GET /v1/nodes only.",
-		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.NodeTable](),
-		params: tableParams,
-		codes:  []wire.Code{wire.DeadlineExceeded},
-	}}
+		handler: handle(h.responder, h.showTable), params: tableParams, codes: []wire.Code{wire.DeadlineExceeded},
+	}
 }
 
 const (
@@ -59,8 +49,8 @@ const (
 	maxFilterText    = 512 // of the names of regions and services
 )
 
-func (h *tableHandlers) show(r *http.Request) (any, error) {
-	q, e := h.query(r)
+func (h *nodeHandlers) showTable(r *http.Request) (*wire.NodeTable, error) {
+	q, e := h.tableQuery(r)
 	if e != nil {
 		return nil, e
 	}
@@ -72,7 +62,7 @@ func (h *tableHandlers) show(r *http.Request) (any, error) {
 }
 
 // query converts the query of a request. An unknown parameter is an error: ignored, it would select everything.
-func (h *tableHandlers) query(r *http.Request) (*stats.NodeQuery, *wire.Error) {
+func (h *nodeHandlers) tableQuery(r *http.Request) (*stats.NodeQuery, *wire.Error) {
 	values := r.URL.Query()
 	for name := range values {
 		if !slices.ContainsFunc(tableParams, func(p param) bool { return p.name == name }) {
@@ -105,14 +95,14 @@ func (h *tableHandlers) query(r *http.Request) (*stats.NodeQuery, *wire.Error) {
 			return nil, e
 		}
 	}
-	if e := h.readLanguages(values, q); e != nil {
+	if e := h.tableLanguages(values, q); e != nil {
 		return nil, e
 	}
 	return q, readTablePage(values, q)
 }
 
 // readLanguages converts the parameters of a query that name languages.
-func (h *tableHandlers) readLanguages(values url.Values, q *stats.NodeQuery) *wire.Error {
+func (h *nodeHandlers) tableLanguages(values url.Values, q *stats.NodeQuery) *wire.Error {
 	var d core.Direction
 	for name, into := range map[string]*core.Lang{"language": &q.Lang, "src_lang": &d.Src, "tgt_lang": &d.Tgt} {
 		lang, e := h.read.OptionalLang(name, values.Get(name))

@@ -15,12 +15,12 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// docHandlers serve the descriptions of the API.
+// docHandlers serve the descriptions of the API, and the files of the dashboard. They are public: what the page shows comes from the API.
 type docHandlers struct {
 	responder
 	// openAPI and asyncAPI are the descriptions of the routes and of the WebSockets, as YAML, made at the first call.
 	openAPI, asyncAPI func() ([]byte, error)
-	dashboard         *dashboardHandlers
+	files             map[string]*dashboardFile // of the dashboard, by their path, such as assets/index-x.js
 }
 
 // newDocHandlers makes the handlers. routes are the routes of the server, which include these.
@@ -29,20 +29,20 @@ func newDocHandlers(p responder, version string, routes func() []route) *docHand
 		responder: p,
 		openAPI:   sync.OnceValues(func() ([]byte, error) { return describeRoutes(routes(), version) }),
 		asyncAPI:  sync.OnceValues(func() ([]byte, error) { return describeSockets(version) }),
-		dashboard: newDashboardHandlers(),
+		files:     dashboardFiles(),
 	}
 }
 
 func (h *docHandlers) routes() []route {
-	return append(h.dashboard.routes(), []route{
+	return append(h.dashboardRoutes(), []route{
 		{
 			method: "GET", path: "/openapi.yaml", rule: everyone, tag: "operations", summary: "This description", media: "application/yaml",
-			handler: h.serve(h.openAPI),
+			handler: handler{serve: h.serve(h.openAPI)},
 		},
 		{
 			method: "GET", path: "/asyncapi.yaml", rule: everyone, tag: "operations", summary: "The description of the WebSockets",
 			media:   "application/yaml",
-			handler: h.serve(h.asyncAPI),
+			handler: handler{serve: h.serve(h.asyncAPI)},
 		},
 	}...)
 }
@@ -112,15 +112,15 @@ func operation(registry huma.Registry, failure *huma.Schema, r *route) *huma.Ope
 			" If there are keys, it needs a credential of its own, whatever auth.anonymous_role is.", " ")
 	}
 	codes := r.codes
-	if r.in != nil {
-		op.RequestBody = &huma.RequestBody{Required: !r.optionalBody, Content: content(registry.Schema(r.in, true, ""))}
+	if r.handler.in != nil {
+		op.RequestBody = &huma.RequestBody{Required: !r.optionalBody, Content: content(registry.Schema(r.handler.in, true, ""))}
 		codes = append([]wire.Code{wire.InvalidRequest, wire.UnsupportedMediaType, wire.PayloadTooLarge}, codes...)
 	} else if len(r.params) > 0 {
 		codes = append([]wire.Code{wire.InvalidRequest}, codes...)
 	}
 	ok := &huma.Response{Description: "OK"}
-	if r.out != nil {
-		ok.Content = content(registry.Schema(r.out, true, ""))
+	if r.handler.out != nil {
+		ok.Content = content(registry.Schema(r.handler.out, true, ""))
 	} else {
 		ok.Content = map[string]*huma.MediaType{r.media: {}}
 	}

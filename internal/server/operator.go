@@ -7,55 +7,54 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"slices"
 	"strconv"
 
-	"github.com/lingua-scheduler/lingua/internal/health"
-
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/compat"
+	"github.com/lingua-scheduler/lingua/internal/config"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
-	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// operatorHandlers handle the requests of operators about the system as a whole: directions, explanations, instances and dead letters.
+// operatorHandlers handle the requests of operators about the system as a whole: directions, explanations,
+// instances, dead letters and the configuration.
 type operatorHandlers struct {
 	responder
-	dispatcher *dispatch.Dispatcher
-	registry   *nodes.Registry
-	bus        *bus.Bus
-	read       *convert.Reader
-	catalog    *health.Catalog
-	stats      StatsReader
-
-	directionLists *nodes.DirectionLists
-	bulk           *bulkHandlers
+	dispatcher  *dispatch.Dispatcher
+	registry    *nodes.Registry
+	bus         *bus.Bus
+	read        *convert.Reader
+	catalog     *health.Catalog
+	stats       StatsReader
+	directions  *nodes.DirectionLists
+	config      *config.Reloader
+	auth        *auth.Authenticator
+	revocations *revocation.Follower
 }
 
 func (h *operatorHandlers) routes() []route {
-	return append(h.bulk.routes(), []route{
+	return append(h.configRoutes(), []route{
 		{
 			method: "POST", path: "/v1/dispatch/explain", rule: jobReaders, tag: "dispatch",
 			summary: "Explain how a dispatch would be decided",
 			description: "Takes the body of a dispatch and lists for each node why it would not be chosen, with its capability pool and " +
 				"the services that matter: how long they are still marked as unavailable, and their names and versions at the ModelHub. " +
 				"If all are full, it says what the wait would be. Nothing is reserved.",
-			handler: handleBody(h.responder, h.explain), in: reflect.TypeFor[wire.DispatchRequest](),
-			out:   reflect.TypeFor[wire.ExplainResponse](),
-			codes: []wire.Code{wire.SchedulerDependencyDown},
+			handler: described[wire.DispatchRequest](handleBody(h.responder, h.explain)), codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/directions", rule: readers, tag: "dispatch",
 			summary: "List the directions, the capacity of each and the demand for it",
 			description: "Directions that nodes serve, and, without region and node_id and for callers of all tenants, those that were " +
 				"requested in the last 5 minutes. In a fleet of thousands of nodes the answer may be some seconds old.",
-			handler: handle(h.responder, h.directions), out: reflect.TypeFor[wire.DirectionList](),
-			codes: []wire.Code{wire.SchedulerDependencyDown},
+			handler: handle(h.responder, h.listDirections), codes: []wire.Code{wire.SchedulerDependencyDown},
 			params: listParams("1000",
 				param{name: "language", description: "Only directions from or to this language.", kind: "string"},
 				param{name: "region", description: "Count only nodes of this region.", kind: "string"},
@@ -65,14 +64,13 @@ func (h *operatorHandlers) routes() []route {
 		{
 			method: "GET", path: "/v1/instances", rule: fleetReaders, tag: "instances", summary: "List the instances that share the fleet",
 			description: "Includes dead instances whose inboxes are not taken over yet.",
-			handler:     handle(h.responder, h.instances), out: reflect.TypeFor[wire.InstanceList](),
-			codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+			handler:     handle(h.responder, h.instances), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/dlq", rule: readers, tag: "instances", summary: "List dead letters, or show one",
 			description: "Dead letters are messages between instances that could not be handled. The body of a message is shown only " +
 				"when it is requested by its id.",
-			handler: handle(h.responder, h.deadLetters), out: reflect.TypeFor[wire.DeadLetterList](),
+			handler: handle(h.responder, h.deadLetters),
 			params: []param{
 				{name: "id", description: "Only this one, with its body.", kind: "string"},
 				{name: "limit", description: "The maximum number of entries, 100 by default.", kind: "integer"},
@@ -84,29 +82,19 @@ func (h *operatorHandlers) routes() []route {
 			method: "POST", path: "/v1/dlq/replay", rule: operators, action: "dlq.replay", tag: "instances", summary: "Replay dead letters",
 			description: "Each is put into the inbox of the instance that is asked, with its original age. An expired one stays a " +
 				"dead letter.",
-			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Replay)), in: reflect.TypeFor[wire.DeadLettersRequest](),
-			out:   reflect.TypeFor[wire.DeadLettersResponse](),
-			codes: []wire.Code{wire.SchedulerDependencyDown},
+			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Replay)), codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
 			method: "POST", path: "/v1/dlq/purge", rule: operators, action: "dlq.purge", tag: "instances", summary: "Delete dead letters",
-			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), in: reflect.TypeFor[wire.DeadLettersRequest](),
-			out:   reflect.TypeFor[wire.DeadLettersResponse](),
-			codes: []wire.Code{wire.SchedulerDependencyDown},
+			handler: handleBody(h.responder, h.forDeadLetters((*bus.Bus).Purge)), codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 	}...)
-}
-
-// errStore is the answer when the store does not answer. The error is logged.
-func (h *operatorHandlers) errStore(operation string, err error) *wire.Error {
-	h.log.Warn("the store did not answer", "operation", operation, "error", err)
-	return store.Unavailable()
 }
 
 // maxExplained is the maximum number of nodes that an explanation lists.
 const maxExplained = 1000
 
-func (h *operatorHandlers) explain(ctx context.Context, given *compat.DispatchRequest) (any, error) {
+func (h *operatorHandlers) explain(ctx context.Context, given *compat.DispatchRequest) (*wire.ExplainResponse, error) {
 	in := given.Translate()
 	spec, e := h.read.Spec(in)
 	if e != nil {
@@ -164,8 +152,8 @@ func (h *operatorHandlers) viewServices(services []dispatch.ExplainedService) []
 	return out
 }
 
-// directions lists the directions, with the nodes and slots of each.
-func (h *operatorHandlers) directions(r *http.Request) (any, error) {
+// listDirections lists the directions, with the nodes and slots of each.
+func (h *operatorHandlers) listDirections(r *http.Request) (*wire.DirectionList, error) {
 	q, e := parseList(r.URL.Query(), "directions", 2, maxPage, "language", "region", "node_id")
 	if e != nil {
 		return nil, e
@@ -184,7 +172,7 @@ func (h *operatorHandlers) directions(r *http.Request) (any, error) {
 	if f.Tenant == nil && f.Region == "" && f.Node == "" {
 		f.Also = h.stats.Demanded()
 	}
-	list, more, err := h.directionLists.List(r.Context(), f, after, q.limit)
+	list, more, err := h.directions.List(r.Context(), f, after, q.limit)
 	if err != nil {
 		return nil, err
 	}
@@ -215,13 +203,13 @@ func (h *operatorHandlers) viewDirection(d *nodes.DirectionCapacity, withDemand 
 }
 
 // instances lists the instances that share the fleet.
-func (h *operatorHandlers) instances(r *http.Request) (any, error) {
+func (h *operatorHandlers) instances(r *http.Request) (*wire.InstanceList, error) {
 	for name := range r.URL.Query() {
 		return nil, wire.Invalid(name, "is not known; this list has no filters")
 	}
 	peers, err := h.bus.Peers(r.Context())
 	if err != nil {
-		return nil, h.errStore("instances", err)
+		return nil, h.storeDown("instances", err)
 	}
 	list := wire.InstanceList{Instances: make([]wire.Instance, len(peers))}
 	for i, p := range peers {
@@ -243,7 +231,7 @@ const (
 const actionReadDeadLetter = "dlq.read_text"
 
 // deadLetters lists dead letters, or shows one with its body.
-func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
+func (h *operatorHandlers) deadLetters(r *http.Request) (*wire.DeadLetterList, error) {
 	q, limit := r.URL.Query(), defaultDeadLetters
 	for name := range q {
 		if name != "id" && name != "limit" && name != textParam {
@@ -281,7 +269,7 @@ func (h *operatorHandlers) deadLetters(r *http.Request) (any, error) {
 	}
 	dead, total, err := h.bus.DeadLetters(r.Context(), read)
 	if err != nil {
-		return nil, h.errStore("dlq", err)
+		return nil, h.storeDown("dlq", err)
 	}
 	if !all {
 		dead = slices.DeleteFunc(dead, func(d bus.DeadLetter) bool { return !h.seesDeadLetter(r.Context(), &d) })
@@ -348,13 +336,13 @@ func (h *operatorHandlers) errDeadLetter(id string, err error) *wire.Error {
 		return wire.Errorf(wire.SchedulerDependencyDown,
 			"the inbox of this instance is full: try again when it has handled some messages, or ask another")
 	}
-	return h.errStore("dlq", err)
+	return h.storeDown("dlq", err)
 }
 
 // forDeadLetters is a handler that applies do to dead letters: to those that the request names, or to all.
 func (h *operatorHandlers) forDeadLetters(do func(*bus.Bus, context.Context, string) error) func(context.Context,
-	*wire.DeadLettersRequest) (any, error) {
-	return func(ctx context.Context, in *wire.DeadLettersRequest) (any, error) {
+	*wire.DeadLettersRequest) (*wire.DeadLettersResponse, error) {
+	return func(ctx context.Context, in *wire.DeadLettersRequest) (*wire.DeadLettersResponse, error) {
 		ids := in.IDs
 		switch {
 		case in.All && len(ids) > 0:
@@ -366,7 +354,7 @@ func (h *operatorHandlers) forDeadLetters(do func(*bus.Bus, context.Context, str
 		case in.All:
 			dead, _, err := h.bus.DeadLetters(ctx, maxDeadLetters)
 			if err != nil {
-				return nil, h.errStore("dlq", err)
+				return nil, h.storeDown("dlq", err)
 			}
 			for i := range dead {
 				ids = append(ids, dead[i].Name())

@@ -2,28 +2,18 @@ package server
 
 import (
 	"net/http"
-	"reflect"
 
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/pools"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// poolHandlers show the capability pools.
-type poolHandlers struct {
-	responder
-	reader *pools.Reader
-}
-
-func (h *poolHandlers) routes() []route {
-	return []route{{
+func (h *statusHandlers) poolsRoute() route {
+	return route{
 		method: "GET", path: "/api/v1/phase3/pools", rule: fleetReaders, tag: "operations", summary: "Show the capability pools",
 		description: "The pools that are in force, with the nodes, slots and stages of each, and the nodes that belong to none and why, " +
 			"as the answering instance sees them. Without pools the list is empty.",
-		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.PoolOverview](),
-		codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
-	}}
+		handler: handle(h.responder, h.showPools), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+	}
 }
 
 // viewExplainedPools are the pools of an explanation as the API shows them.
@@ -38,14 +28,13 @@ func viewExplainedPools(list []dispatch.ExplainedPool) []wire.ExplainPool {
 	return out
 }
 
-func (h *poolHandlers) show(r *http.Request) (any, error) {
+func (h *statusHandlers) showPools(r *http.Request) (*wire.PoolOverview, error) {
 	for name := range r.URL.Query() {
 		return nil, wire.Invalid(name, "is not known; this list has no filters")
 	}
-	o, err := h.reader.Overview(r.Context())
+	o, err := h.pools.Overview(r.Context())
 	if err != nil {
-		h.log.Warn("the store did not answer", "operation", "pools", "error", err)
-		return nil, store.Unavailable()
+		return nil, h.storeDown("pools", err)
 	}
 	return viewPools(o), nil
 }

@@ -5,8 +5,29 @@ import (
 	"net/url"
 	"slices"
 
+	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/wire"
 )
+
+// scopeHere is the value of the parameter scope of a list that does not ask other instances.
+const scopeHere = "here"
+
+// checkParams checks the parameters that have the same form in every route that has them: ids of the path, and scope.
+func checkParams(route *route, r *http.Request) *wire.Error {
+	for i := range route.params {
+		switch p := &route.params[i]; {
+		case p.isID:
+			if e := convert.CheckID(p.name, r.PathValue(p.name)); e != nil {
+				return e
+			}
+		case p.name == "scope":
+			if scope := r.URL.Query().Get(p.name); scope != "" && scope != scopeHere {
+				return wire.Invalid(p.name, "must be %s, or absent", scopeHere)
+			}
+		}
+	}
+	return nil
+}
 
 // checkQuery refuses a query that cannot be parsed, of which the handler would see only a part, and parameters that a route for operators
 // which changes something does not have: a misspelt or misplaced dry_run must not change anything.

@@ -5,7 +5,6 @@ import (
 	"log/slog"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -142,36 +141,25 @@ func refusalAdvice(code wire.Code, field string) string {
 	return "see docs/codes.md"
 }
 
-// refusedHandlers show refused nodes.
-type refusedHandlers struct {
-	responder
-	refused *refusedNodes
-	peers   *peerLists
-}
-
-func (h *refusedHandlers) routes() []route {
-	return []route{{
+func (h *nodeHandlers) refusedRoute() route {
+	return route{
 		method: "GET", path: "/v1/nodes/refused", rule: operators, peers: true, tag: "nodes",
 		summary: "List nodes that were refused, the latest first",
 		description: "The last registrations and connections of nodes that the instances have refused since they started, at most 200, " +
 			"by address and reason, with what to change.",
-		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.RefusedNodeList](),
-		params: []param{{name: "scope", description: "here: only those that the answering instance has refused.", kind: "string"}},
-	}}
+		handler: handle(h.responder, h.showRefused),
+		params:  []param{{name: "scope", description: "here: only those that the answering instance has refused.", kind: "string"}},
+	}
 }
 
-func (h *refusedHandlers) show(r *http.Request) (any, error) {
+func (h *nodeHandlers) showRefused(r *http.Request) (*wire.RefusedNodeList, error) {
 	for name := range r.URL.Query() {
 		if name != "scope" {
 			return nil, wire.Invalid(wire.Quote(name), "is not known; use scope")
 		}
 	}
-	scope := r.URL.Query().Get("scope")
-	if scope != "" && scope != scopeHere {
-		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
-	}
 	out := &wire.RefusedNodeList{Refused: h.refused.all()}
-	if scope != scopeHere {
+	if r.URL.Query().Get("scope") != scopeHere {
 		out.Partial, _ = fetchFromPeers(h.peers, r,
 			func(found *wire.RefusedNodeList) { out.Refused = append(out.Refused, found.Refused...) })
 	}

@@ -4,35 +4,22 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"reflect"
 
-	"github.com/lingua-scheduler/lingua/internal/auth"
-	"github.com/lingua-scheduler/lingua/internal/bus"
 	"github.com/lingua-scheduler/lingua/internal/config"
-	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// configHandlers show and reload the configuration.
-type configHandlers struct {
-	responder
-	reloader    *config.Reloader
-	auth        *auth.Authenticator
-	revocations *revocation.Follower
-	bus         *bus.Bus
-}
-
-func (h *configHandlers) routes() []route {
+func (h *operatorHandlers) configRoutes() []route {
 	return []route{
-		h.viewRoute(),
+		h.configRoute(),
 		{
 			method: "POST", path: "/v1/config/reload", rule: operators, action: "config.reload", tag: "operations",
 			summary: "Read the configuration again",
 			description: "This instance reads its configuration again, as on SIGHUP, and puts keys, signers and what else can change in " +
 				"force. Capability pools that have changed are published to all instances. A configuration with errors changes nothing. " +
 				"Each instance has to be asked itself.",
-			handler: handle(h.responder, h.reload), out: reflect.TypeFor[wire.ReloadResponse](),
+			handler: handle(h.responder, h.reload),
 			params: []param{{
 				name: publishPools, kind: "string",
 				description: "true: publish the capability pools of the configuration to all instances also if they have not changed " +
@@ -63,12 +50,12 @@ func readReload(q url.Values) (request config.ReloadRequest, _ *wire.Error) {
 }
 
 // reload reloads the configuration of this instance.
-func (h *configHandlers) reload(r *http.Request) (any, error) {
+func (h *operatorHandlers) reload(r *http.Request) (*wire.ReloadResponse, error) {
 	request, e := readReload(r.URL.Query())
 	if e != nil {
 		return nil, e
 	}
-	result, err := h.reloader.Reload(request) // it logs the error
+	result, err := h.config.Reload(request) // it logs the error
 	var invalid *config.InvalidError
 	var unavailable *config.UnavailableError
 	switch {

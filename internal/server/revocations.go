@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"net/http"
-	"reflect"
 	"sort"
 	"strings"
 	"time"
@@ -16,55 +15,56 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// revocationHandlers add, list and lift revocations.
-type revocationHandlers struct {
+// credentialHandlers exchange keys for logins, which browsers send as a cookie, add, list and lift revocations, and serve the audit log.
+type credentialHandlers struct {
 	responder
-	list *revocation.Follower
-	auth *auth.Authenticator
-
-	enforcer *enforcer
+	auth        *auth.Authenticator
+	revocations *revocation.Follower
+	loginTTL    time.Duration
+	logins      *loginLimits
+	context     func() wire.CallerContext
+	audit       *logCopy[store.AuditEntry]
 }
 
-func (h *revocationHandlers) routes() []route {
-	return []route{
+func (h *credentialHandlers) routes() []route {
+	return append(h.loginRoutes(), []route{
+		h.auditRoute(),
 		{
 			method: "POST", path: "/v1/auth/revocations", rule: namedOperators, action: "auth.revoke", tag: "credentials",
 			summary: "Revoke a key, a signer's tokens, a tenant, a session or a node",
 			description: "It takes effect on the instance that answers at once, and on all others within a second: requests are " +
 				"refused, connections closed, sessions ended and nodes removed. If the store does not answer, nothing is revoked.",
-			handler: handleBody(h.responder, h.add), in: reflect.TypeFor[wire.RevocationRequest](),
-			out:   reflect.TypeFor[wire.Revocation](),
-			codes: []wire.Code{wire.SchedulerDependencyDown},
+			handler: handleBody(h.responder, h.revoke), codes: []wire.Code{wire.SchedulerDependencyDown},
 		},
 		{
 			method: "GET", path: "/v1/auth/revocations", rule: fleetReaders, tag: "credentials",
 			summary: "List the revocations in force, ordered by id",
-			handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.RevocationList](), params: listParams("1000"),
+			handler: handle(h.responder, h.listRevocations), params: listParams("1000"),
 		},
 		{
 			method: "DELETE", path: "/v1/auth/revocations/{id}", rule: namedOperators, action: "auth.lift", tag: "credentials",
 			summary: "Lift a revocation",
 			description: "What was revoked is valid again, as far as it has not expired. Sessions that were ended do not come back, and " +
 				"logins stay ended.",
-			handler: handle(h.responder, h.lift), out: reflect.TypeFor[wire.Revocation](),
-			params: []param{idParam("The id of the revocation.")},
-			codes:  []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
+			handler: handle(h.responder, h.lift),
+			params:  []param{{name: "id", description: "The id of the revocation.", kind: "string", inPath: true}},
+			codes:   []wire.Code{wire.NotFound, wire.SchedulerDependencyDown},
 		},
-	}
+	}...)
 }
 
 // maxReason is the maximum length of the reason of a revocation.
 const maxReason = 256
 
-func (h *revocationHandlers) add(ctx context.Context, in *wire.RevocationRequest) (any, error) {
-	r, e := h.read(ctx, in)
+func (h *credentialHandlers) revoke(ctx context.Context, in *wire.RevocationRequest) (*wire.Revocation, error) {
+	r, e := h.readRevocation(ctx, in)
 	if e != nil {
 		return nil, e
 	}
 	callOf(ctx).concerns("revocation", r.String(), r.Tenant)
-	added, err := h.list.Add(ctx, r)
+	added, err := h.revocations.Add(ctx, r)
 	if err != nil {
-		return nil, h.storeDown(err)
+		return nil, h.storeDown("revocations", err)
 	}
 	out := viewRevocation(&added)
 	ring := h.auth.Keyring()
@@ -74,17 +74,11 @@ func (h *revocationHandlers) add(ctx context.Context, in *wire.RevocationRequest
 	if r.Kind == store.RevokedKID && !ring.HasSigner(r.Name) {
 		out.Warnings = append(out.Warnings, "no signer with this kid is configured on this instance: check it")
 	}
-	return out, nil
+	return &out, nil
 }
 
-// storeDown logs an error of the store and returns the answer to the request.
-func (h *revocationHandlers) storeDown(err error) *wire.Error {
-	h.log.Warn("the store did not answer", "operation", "revocations", "error", err)
-	return store.Unavailable()
-}
-
-// read checks a request and converts it to an entry.
-func (h *revocationHandlers) read(ctx context.Context, in *wire.RevocationRequest) (store.Revocation, *wire.Error) {
+// readRevocation checks a request and converts it to an entry.
+func (h *credentialHandlers) readRevocation(ctx context.Context, in *wire.RevocationRequest) (store.Revocation, *wire.Error) {
 	r := store.Revocation{By: principalOf(ctx).Key, Reason: in.Reason}
 	given := 0
 	for _, named := range []struct {
@@ -169,13 +163,13 @@ func viewRevocation(r *store.Revocation) wire.Revocation {
 	return v
 }
 
-// show lists the revocations in force.
-func (h *revocationHandlers) show(r *http.Request) (any, error) {
+// listRevocations lists the revocations in force.
+func (h *credentialHandlers) listRevocations(r *http.Request) (*wire.RevocationList, error) {
 	q, e := parseList(r.URL.Query(), "revocations", 1, maxPage)
 	if e != nil {
 		return nil, e
 	}
-	entries := h.list.Entries()
+	entries := h.revocations.Entries()
 	if q.after != nil {
 		entries = entries[sort.Search(len(entries), func(i int) bool { return entries[i].String() > q.after[0] }):]
 	}
@@ -190,7 +184,7 @@ func (h *revocationHandlers) show(r *http.Request) (any, error) {
 }
 
 // lift lifts a revocation.
-func (h *revocationHandlers) lift(r *http.Request) (any, error) {
+func (h *credentialHandlers) lift(r *http.Request) (*wire.Revocation, error) {
 	id := r.PathValue("id")
 	target, err := store.ParseRevocationTarget(id)
 	if err != nil {
@@ -200,7 +194,7 @@ func (h *revocationHandlers) lift(r *http.Request) (any, error) {
 		return nil, wire.Invalid("id", "is not the id of a revocation")
 	}
 	callOf(r.Context()).concerns("revocation", target.String(), target.Tenant)
-	entry, ok := h.list.Find(target)
+	entry, ok := h.revocations.Find(target)
 	if !ok {
 		return nil, wire.FieldErrorf(wire.NotFound, "id", "nothing is revoked as %s; lingua revoke list shows what is", id)
 	}
@@ -210,8 +204,9 @@ func (h *revocationHandlers) lift(r *http.Request) (any, error) {
 	case store.DrainedNode:
 		return nil, wire.Invalid("id", "a drain is no revocation: lingua resume %s ends it", target.Name)
 	}
-	if err := h.list.Lift(r.Context(), target, principalOf(r.Context()).Key); err != nil {
-		return nil, h.storeDown(err)
+	if err := h.revocations.Lift(r.Context(), target, principalOf(r.Context()).Key); err != nil {
+		return nil, h.storeDown("revocations", err)
 	}
-	return viewRevocation(&entry), nil
+	lifted := viewRevocation(&entry)
+	return &lifted, nil
 }

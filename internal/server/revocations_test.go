@@ -276,7 +276,7 @@ func TestNotReadyBeforeRevocationsAreRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	srv := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, Access: server.Access{Revocations: list}, Auth: auth.NewAuthenticator(ring, list),
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, Revocations: list, Auth: auth.NewAuthenticator(ring, list),
 		StoreHealth: storeCheck(nil),
 	})
 	get := func(path string) (int, string) {
@@ -363,7 +363,7 @@ func TestRevokedDuringUpgrade(t *testing.T) {
 	t.Parallel()
 	list := revocation.NewFollower(memstore.New(store.Timing{}), slog.New(slog.DiscardHandler))
 	hub := socket.NewHub(socket.Options{Log: slog.New(slog.DiscardHandler)})
-	srv := server.New(server.Options{Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Access: server.Access{Revocations: list}, Hub: hub, StoreHealth: storeCheck(nil)})
+	srv := server.New(server.Options{Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Revocations: list, Hub: hub, StoreHealth: storeCheck(nil)})
 	listener := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		caller := &auth.Principal{Key: "gpus", Role: auth.Node}
 		if _, err := list.Add(r.Context(), store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedKey, Name: "gpus"}}); err != nil {

@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"reflect"
 
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -14,8 +13,7 @@ type route struct {
 	tag          string
 	summary      string
 	description  string
-	handler      http.HandlerFunc
-	in, out      reflect.Type
+	handler      handler
 	media        string // of the answer, when it is not JSON
 	params       []param
 	codes        []wire.Code // the errors of this route, beside those of every route
@@ -48,10 +46,11 @@ type param struct {
 	name, description string
 	kind              string // string or integer
 	inPath            bool
+	isID              bool // its value is checked
 }
 
 func idParam(description string) param {
-	return param{name: "id", description: description, kind: "string", inPath: true}
+	return param{name: "id", description: description, kind: "string", inPath: true, isID: true}
 }
 
 // listParams are the filters of a list, and the parameters of its pages.
@@ -66,8 +65,7 @@ func listParams(defaultLimit string, filters ...param) []param {
 func (s *Server) routes() []route {
 	var all []route
 	for _, group := range []interface{ routes() []route }{
-		s.nodes, s.jobs, s.operator, s.events, s.audits, s.tokens, s.sessions, s.revocations, s.audio, s.sockets, s.status, s.config,
-		s.docs,
+		s.nodes, s.jobs, s.sessions, s.credentials, s.operator, s.events, s.stats, s.status, s.sockets, s.docs,
 	} {
 		all = append(all, group.routes()...)
 	}

@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/health"
-
 	"github.com/lingua-scheduler/lingua/internal/audio"
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/bus"
@@ -22,6 +20,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/health"
 	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/nodeconn"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
@@ -39,22 +38,30 @@ import (
 
 // Options are the dependencies and the limits of a Server.
 type Options struct {
+	Version wire.VersionResponse
+	Log     *slog.Logger
+	Metrics *telemetry.Metrics
+	// Bus reaches the other instances. Peers sends requests to them, PeerSecrets verify theirs.
+	Bus         *bus.Bus
+	Peers       *auth.PeerClient
+	PeerSecrets *auth.PeerSecrets
+
+	// Auth authenticates callers, Revocations has those that are not valid any more, and Verifier checks that the reports of nodes over
+	// HTTP are theirs.
+	Auth        *auth.Authenticator
+	Revocations *revocation.Follower
+	Verifier    *nodes.Verifier
+	// NodesHaveTenants reports whether some nodes belong to one tenant only.
+	NodesHaveTenants func() bool
+	// Reload puts a changed configuration in force.
+	Reload *config.Reloader
+	// Audit records changes of state and denials in the log of the store, among others.
+	Audit *journal.Audit
+
+	// Read converts requests.
+	Read  *convert.Reader
 	Jobs  *dispatch.Dispatcher
 	Nodes *nodes.Registry
-	// Catalog has the names and versions of services.
-	Catalog *health.Catalog
-	Events  journal.Log[store.Event]
-	Metrics *telemetry.Metrics
-	Log     *slog.Logger
-	Version wire.VersionResponse
-	// Read converts requests.
-	Read *convert.Reader
-	// StoreHealth says whether this instance can use the store.
-	StoreHealth StoreHealth
-	// Partial reports that this instance may not know all nodes of the fleet yet; nil: never.
-	Partial func() bool
-	// Heartbeat is how often nodes are asked to send a heartbeat. A node that is silent for Presence is not online.
-	Heartbeat, Presence time.Duration
 	// Hub has the WebSocket connections, NodeConns those of nodes, which NodeServer serves; Sessions has the sessions.
 	Hub        *socket.Hub
 	NodeConns  *nodeconn.Conns
@@ -63,30 +70,33 @@ type Options struct {
 	// Audio has the audio of jobs, AudioURLs the URLs at which nodes fetch it.
 	Audio     *audio.Buffer
 	AudioURLs audio.URLs
-	Figures   Figures
+
+	// Logs has the logs of the store, Servers describes the servers of a shared one; nil: there are none. StoreHealth says whether this
+	// instance can use it.
+	Logs        store.Logs
+	Servers     store.Inspector
+	StoreHealth StoreHealth
+	// Partial reports that this instance may not know all nodes of the fleet yet; nil: never.
+	Partial func() bool
+	// Stats has the statistics of the fleet, NodeSeries the series of the nodes, NodeTable the table of all.
+	Stats      StatsReader
+	NodeSeries *stats.NodeSeries
+	NodeTable  *stats.NodeTable
+	// Pools counts the nodes of the capability pools.
+	Pools *pools.Reader
+	// Tenants has the limits of tenants, and counts what they use.
+	Tenants *tenants.Gate
+	// Catalog has the names and versions of services.
+	Catalog *health.Catalog
 	// QueuedReports is how many reports of unavailable services are queued.
 	QueuedReports func() int
-	// Bus reaches the other instances.
-	Bus *bus.Bus
-	// Auth authenticates callers.
-	Auth *auth.Authenticator
-	// Access has what else the answer to a caller depends on.
-	Access Access
-	Limits Limits
-}
 
-// StoreHealth says whether this instance can use the store.
-type StoreHealth interface {
-	// Check asks the store. The text of a store.UnavailableError is part of the answer of /readyz, no other is.
-	Check(ctx context.Context) error
-	// Reachable reports what the last calls of any part of the instance found, without asking.
-	Reachable() bool
-}
-
-// Limits are the limits on requests and connections.
-type Limits struct {
+	// Heartbeat is how often nodes are asked to send a heartbeat. A node that is silent for Presence is not online.
+	Heartbeat, Presence time.Duration
 	// FirstMessage is within what time a new connection must send its first message.
 	FirstMessage time.Duration
+	// TokenGrace is how long a session may stay connected after its token has expired, LoginTTL how long a login lasts.
+	TokenGrace, LoginTTL time.Duration
 	// SlowAfter is the duration from which on a request is logged as slow.
 	SlowAfter time.Duration
 	// PerAddress is the maximum number of connections of one address that are not WebSockets; 0: no limit.
@@ -98,45 +108,16 @@ type Limits struct {
 	BasePath string
 }
 
-// Figures has what is counted about the fleet.
-type Figures struct {
-	// Stats has the statistics of the fleet, NodeSeries the series of the nodes, NodeTable the table of all.
-	Stats      StatsReader
-	NodeSeries *stats.NodeSeries
-	NodeTable  *stats.NodeTable
-	// Pools counts the nodes of the capability pools.
-	Pools *pools.Reader
-	// Tenants has the limits of tenants, and counts what they use.
-	Tenants *tenants.Gate
-	// Store describes the servers of the shared store; nil: there is none.
-	Store store.Inspector
-}
-
-// Access has the dependencies of a Server that check and record callers, and ask other instances for them.
-type Access struct {
-	// Verifier checks that the reports of nodes over HTTP are theirs.
-	Verifier *nodes.Verifier
-	// TokenGrace is how long a session may stay connected after its token has expired.
-	TokenGrace time.Duration
-	// LoginTTL is how long a login lasts.
-	LoginTTL time.Duration
-	// Audit records changes of state and denials in the log AuditLog, among others.
-	Audit    *journal.Audit
-	AuditLog journal.Log[store.AuditEntry]
-	// Revocations has the callers that are not valid any more.
-	Revocations *revocation.Follower
-	// Peers sends requests to other instances. PeerSecrets verify theirs.
-	Peers       *auth.PeerClient
-	PeerSecrets *auth.PeerSecrets
-	// Reload puts a changed configuration in force.
-	Reload *config.Reloader
-	// NodesHaveTenants reports whether some nodes belong to one tenant only.
-	NodesHaveTenants func() bool
+// StoreHealth says whether this instance can use the store.
+type StoreHealth interface {
+	// Check asks the store. The text of a store.UnavailableError is part of the answer of /readyz, no other is.
+	Check(ctx context.Context) error
+	// Reachable reports what the last calls of any part of the instance found, without asking.
+	Reachable() bool
 }
 
 // Server is the HTTP server. It mounts the routes of its handler groups behind the checks that every request passes.
 type Server struct {
-	responder
 	log          *slog.Logger
 	metrics      *telemetry.Metrics
 	hub          *socket.Hub
@@ -149,19 +130,17 @@ type Server struct {
 
 	audit       *auditor
 	access      *accessControl
-	config      *configHandlers
-	tokens      *tokenHandlers
-	sessions    *sessionHandlers
-	revocations *revocationHandlers
-	nodes       *nodeHandlers
+	enforcer    *enforcer
 	refused     *refusedNodes
+	nodes       *nodeHandlers
 	jobs        *jobHandlers
+	sessions    *sessionHandlers
+	credentials *credentialHandlers
 	operator    *operatorHandlers
 	events      *eventHandlers
-	audits      *auditHandlers
-	audio       *audioHandlers
-	sockets     *socketHandlers
+	stats       *statsHandlers
 	status      *statusHandlers
+	sockets     *socketHandlers
 	docs        *docHandlers
 }
 
@@ -169,39 +148,16 @@ type Server struct {
 func New(o Options) *Server {
 	p := responder{log: o.Log}
 	s := &Server{
-		responder: p, log: o.Log, metrics: o.Metrics, hub: o.Hub,
-		slowAfter: o.Limits.SlowAfter, perAddress: o.Limits.PerAddress, loopbackOnly: o.Limits.LoopbackOnly,
+		log: o.Log, metrics: o.Metrics, hub: o.Hub,
+		slowAfter: o.SlowAfter, perAddress: o.PerAddress, loopbackOnly: o.LoopbackOnly,
 		crossOrigin: http.NewCrossOriginProtection(),
 	}
-	revoked, peers := o.Access.Revocations, &peerLists{bus: o.Bus, client: o.Access.Peers, log: o.Log}
-	enforcer := &enforcer{auth: o.Auth, revocations: revoked, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions}
-	s.audit = &auditor{recorder: o.Access.Audit, denied: o.Metrics.Denied}
-	s.access = &accessControl{responder: p, auth: o.Auth, revocations: revoked, hub: o.Hub, secrets: o.Access.PeerSecrets,
-		self: o.NodeConns.Address, reads: newReadLimit()}
-	s.config = &configHandlers{responder: p, reloader: o.Access.Reload, auth: o.Auth, revocations: revoked, bus: o.Bus}
-	s.tokens = &tokenHandlers{responder: p, auth: o.Auth, revocations: revoked, logins: newLoginHandlers(p, &o)}
-	s.sessions = &sessionHandlers{responder: p, sessions: o.Sessions, list: revoked, peers: peers, read: o.Read}
-	s.revocations = &revocationHandlers{responder: p, list: revoked, auth: o.Auth, enforcer: enforcer}
-	s.nodes = &nodeHandlers{responder: p, registry: o.Nodes, verifier: o.Access.Verifier, conns: o.NodeConns, read: o.Read,
-		heartbeat: o.Heartbeat, presence: o.Presence}
-	s.jobs = &jobHandlers{responder: p, dispatcher: o.Jobs, verifier: o.Access.Verifier, registry: o.Nodes, read: o.Read, peers: peers}
-	s.nodes.table = &tableHandlers{responder: p, table: o.Figures.NodeTable, read: o.Read}
-	s.nodes.probe = &probeHandlers{responder: p, dispatcher: o.Jobs, registry: o.Nodes, read: o.Read}
-	s.nodes.series = &seriesHandlers{responder: p, series: o.Figures.NodeSeries, peers: peers}
-	s.operator = &operatorHandlers{
-		responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog,
-		stats: o.Figures.Stats, directionLists: nodes.NewDirectionLists(o.Nodes),
+	s.audit = &auditor{recorder: o.Audit, denied: o.Metrics.Denied}
+	s.access = &accessControl{
+		auth: o.Auth, revocations: o.Revocations, hub: o.Hub, secrets: o.PeerSecrets, self: o.NodeConns.Address, reads: newReadLimit(),
 	}
-	s.operator.bulk = newBulkHandlers(p, s.jobs, s.nodes)
-	s.events = &eventHandlers{
-		responder: p, log: newEventCopy(o.Events),
-		streams: &eventStreams{responder: p, log: o.Events, access: s.access, stopping: &s.stopping,
-			limit: newStreamLimit(maxEventStreams, "streams of events")},
-		live: &liveStreams{
-			responder: p, feed: newLiveFeed(o.Events, o.Figures.Stats), reachable: o.StoreHealth.Reachable, access: s.access,
-			instance: o.Bus.Instance, stopping: &s.stopping,
-			limit: newStreamLimit(maxLiveStreams, "open dashboards"),
-		},
+	s.enforcer = &enforcer{
+		auth: o.Auth, revocations: o.Revocations, hub: o.Hub, nodes: o.NodeConns, registry: o.Nodes, sessions: o.Sessions,
 	}
 	s.refused = &refusedNodes{
 		instance: o.Bus.Instance, registrations: o.Metrics.NodeRegistration, log: o.Log, entries: make(map[refusalKey]*refusal),
@@ -211,26 +167,46 @@ func New(o Options) *Server {
 	if o.NodeServer != nil {
 		o.NodeServer.Refused = s.refused.record
 	}
-	s.nodes.refused = &refusedHandlers{responder: p, refused: s.refused, peers: peers}
-	s.audits = &auditHandlers{responder: p, log: newAuditCopy(o.Access.AuditLog)}
-	s.audio = &audioHandlers{responder: p, buffer: o.Audio, urls: o.AudioURLs, jobs: o.Jobs, sessions: o.Sessions}
+	peers := &peerLists{bus: o.Bus, client: o.Peers, log: o.Log}
+	bulk := new(bulkGate)
+	s.nodes = &nodeHandlers{
+		responder: p, registry: o.Nodes, dispatcher: o.Jobs, verifier: o.Verifier, read: o.Read, heartbeat: o.Heartbeat,
+		presence: o.Presence, series: o.NodeSeries, table: o.NodeTable, refused: s.refused, peers: peers, bulk: bulk,
+	}
+	s.jobs = &jobHandlers{
+		responder: p, dispatcher: o.Jobs, registry: o.Nodes, verifier: o.Verifier, sessions: o.Sessions, read: o.Read, audio: o.Audio,
+		urls: o.AudioURLs, peers: peers, bulk: bulk,
+	}
+	s.sessions = &sessionHandlers{
+		responder: p, sessions: o.Sessions, auth: o.Auth, revocations: o.Revocations, peers: peers, read: o.Read,
+	}
+	s.credentials = &credentialHandlers{
+		responder: p, auth: o.Auth, revocations: o.Revocations, loginTTL: o.LoginTTL, logins: newLoginLimits(),
+		context: o.callerContext, audit: newAuditCopy(journal.AuditLog(o.Logs)),
+	}
+	s.operator = &operatorHandlers{
+		responder: p, dispatcher: o.Jobs, registry: o.Nodes, bus: o.Bus, read: o.Read, catalog: o.Catalog, stats: o.Stats,
+		directions: nodes.NewDirectionLists(o.Nodes), config: o.Reload, auth: o.Auth, revocations: o.Revocations,
+	}
+	events := journal.EventLog(o.Logs)
+	s.events = &eventHandlers{
+		responder: p, events: events, log: newEventCopy(events), feed: newLiveFeed(events, o.Stats), access: s.access,
+		instance: o.Bus.Instance, reachable: o.StoreHealth.Reachable, stopping: &s.stopping,
+		streams: newStreamLimit(maxEventStreams, "streams of events"), pages: newStreamLimit(maxLiveStreams, "open dashboards"),
+	}
+	s.stats = &statsHandlers{
+		responder: p, stats: o.Stats, metrics: o.Metrics, bus: o.Bus, started: time.Now(), catalog: o.Catalog, queued: o.QueuedReports,
+	}
+	s.status = &statusHandlers{
+		responder: p, version: o.Version, metrics: o.Metrics, health: o.StoreHealth, partial: o.Partial, stopping: &s.stopping,
+		store: &storeInspector{store: o.Servers, work: run.NewGroup()}, revocations: o.Revocations, pools: o.Pools, tenants: o.Tenants,
+		dispatcher: o.Jobs, sessions: o.Sessions, peers: peers,
+	}
 	s.sockets = &socketHandlers{
-		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, enforcer: enforcer, sessions: newSessionServer(&o, enforcer),
-	}
-	s.status = &statusHandlers{responder: p, version: o.Version, metrics: o.Metrics, health: o.StoreHealth, partial: o.Partial,
-		revocations: revoked, stopping: &s.stopping}
-	s.status.stats = &statsHandlers{responder: p, reader: o.Figures.Stats, metrics: o.Metrics}
-	s.status.store = &storeHandlers{
-		responder: p, store: o.Figures.Store, calls: o.Metrics.StoreCalls, problem: s.status.storeProblem, work: run.NewGroup(),
-	}
-	s.status.pools = &poolHandlers{responder: p, reader: o.Figures.Pools}
-	s.status.tenants = &tenantHandlers{responder: p, gate: o.Figures.Tenants, jobs: o.Jobs, sessions: o.Sessions, peers: peers}
-	s.status.counts = &metricsHandlers{
-		responder: p, bus: o.Bus, started: time.Now(), metrics: o.Metrics, catalog: o.Catalog, stats: o.Figures.Stats,
-		queued: o.QueuedReports,
+		hub: o.Hub, audit: s.audit, nodes: o.NodeServer, enforcer: s.enforcer, sessions: newSessionServer(&o, s.enforcer),
 	}
 	s.docs = newDocHandlers(p, o.Version.Version, s.routes)
-	s.handler = belowBasePath(o.Limits.BasePath, s.mount(s.routes()))
+	s.handler = belowBasePath(o.BasePath, s.mount(s.routes()))
 	return s
 }
 
@@ -243,7 +219,7 @@ func (s *Server) Close(ctx context.Context) {
 
 // EnforceRevocations ends what is open on this instance and revoked: sessions, and connections. It is to be called after every change of
 // the list of revocations.
-func (s *Server) EnforceRevocations() { s.revocations.enforcer.enforce() }
+func (s *Server) EnforceRevocations() { s.enforcer.enforce() }
 
 // Handler is the server as an http.Handler.
 func (s *Server) Handler() http.Handler { return s.handler }

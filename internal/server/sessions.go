@@ -3,13 +3,13 @@ package server
 import (
 	"cmp"
 	"net/http"
-	"reflect"
 	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
 
+	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
@@ -18,23 +18,25 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// sessionHandlers list and end sessions.
+// sessionHandlers list and end sessions, and mint their tokens.
 type sessionHandlers struct {
 	responder
-	sessions *session.Registry
-	list     *revocation.Follower
-	peers    *peerLists
-	read     *convert.Reader
-	ends     sync.Map // *rate.Limiter of the sessions that each key ends, by its name
+	sessions    *session.Registry
+	auth        *auth.Authenticator
+	revocations *revocation.Follower
+	peers       *peerLists
+	read        *convert.Reader
+	ends        sync.Map // *rate.Limiter of the sessions that each key ends, by its name
 }
 
 func (h *sessionHandlers) routes() []route {
 	return []route{
+		h.mintRoute(),
 		{
 			method: "GET", path: "/v1/sessions", rule: jobReaders, peers: true, tag: "sessions",
 			summary:     "List the sessions of all instances, ordered by tenant and name",
 			description: "If an instance could not be asked, or does not answer, the list is partial.",
-			handler:     handle(h.responder, h.show), out: reflect.TypeFor[wire.SessionList](),
+			handler:     handle(h.responder, h.show),
 			params: listParams("1000",
 				param{name: "tenant_id", description: "Only sessions of this tenant.", kind: "string"},
 				param{name: "search", description: "Only sessions whose name contains this.", kind: "string"},
@@ -51,7 +53,7 @@ func (h *sessionHandlers) routes() []route {
 				"ends within a second: its pending jobs are cancelled, its connection is closed with 4410, and it cannot be resumed. A " +
 				"key may end 20 sessions a second, and 200 at once. A token that is minted afterwards can start another session of the " +
 				"same name.",
-			handler: handle(h.responder, h.end), out: reflect.TypeFor[wire.SessionTerminated](),
+			handler: handle(h.responder, h.end),
 			params: []param{
 				idParam("The session's name."),
 				{name: "tenant_id", description: "The tenant of the session, if the key has none.", kind: "string"},
@@ -62,14 +64,10 @@ func (h *sessionHandlers) routes() []route {
 }
 
 // show lists sessions.
-func (h *sessionHandlers) show(r *http.Request) (any, error) {
+func (h *sessionHandlers) show(r *http.Request) (*wire.SessionList, error) {
 	q, e := parseList(r.URL.Query(), "sessions", 2, maxPage, "tenant_id", "search", "language", "connected", "instance", "scope")
 	if e != nil {
 		return nil, e
-	}
-	scope := q.Get("scope")
-	if scope != "" && scope != scopeHere {
-		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
 	f, e := h.readFilter(r, q.Values)
 	if e != nil {
@@ -90,7 +88,7 @@ func (h *sessionHandlers) show(r *http.Request) (any, error) {
 		})
 	}
 	more := false
-	if scope != scopeHere {
+	if q.Get("scope") != scopeHere {
 		out.Partial, _ = fetchFromPeers(h.peers, r, func(found *wire.SessionList) {
 			out.Sessions = append(out.Sessions, found.Sessions...)
 			more = more || found.NextCursor != ""
@@ -142,11 +140,8 @@ func (h *sessionHandlers) allowEnd(key string) bool {
 }
 
 // end ends a session.
-func (h *sessionHandlers) end(r *http.Request) (any, error) {
+func (h *sessionHandlers) end(r *http.Request) (*wire.SessionTerminated, error) {
 	id, q := r.PathValue("id"), r.URL.Query()
-	if e := convert.CheckID("id", id); e != nil {
-		return nil, e
-	}
 	for name := range q {
 		if name != "tenant_id" {
 			return nil, wire.Invalid(name, "is not known; use tenant_id")
@@ -169,19 +164,18 @@ func (h *sessionHandlers) end(r *http.Request) (any, error) {
 		RevocationTarget: store.RevocationTarget{Kind: store.RevokedSession, Tenant: tenant, Name: id}, Ended: true,
 		By: principalOf(r.Context()).Key,
 	}
-	if _, again := h.list.Find(entry.RevocationTarget); !again && !principalOf(r.Context()).AllTenants() &&
-		h.list.CountSessions(tenant) >= maxEndedSessions {
+	if _, again := h.revocations.Find(entry.RevocationTarget); !again && !principalOf(r.Context()).AllTenants() &&
+		h.revocations.CountSessions(tenant) >= maxEndedSessions {
 		return nil, wire.Errorf(wire.RateLimited,
 			"%d sessions of this tenant were ended whose tokens may be alive: give tokens a shorter life, or let an operator end it",
 			maxEndedSessions)
 	}
 	exists, err := h.sessions.Exists(r.Context(), core.SessionKey{Tenant: tenant, Name: core.SessionID(id)})
 	if err == nil {
-		_, err = h.list.Add(r.Context(), entry)
+		_, err = h.revocations.Add(r.Context(), entry)
 	}
 	if err != nil {
-		h.log.Warn("the store did not answer", "operation", "end session", "error", err)
-		return nil, store.Unavailable()
+		return nil, h.storeDown("end session", err)
 	}
 	return &wire.SessionTerminated{SessionID: id, TenantID: string(tenant), Ended: exists}, nil
 }

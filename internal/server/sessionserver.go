@@ -31,7 +31,7 @@ type sessionServer struct {
 
 func newSessionServer(o *Options, e *enforcer) *sessionServer {
 	return &sessionServer{
-		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.Limits.FirstMessage, tokenGrace: o.Access.TokenGrace,
+		sessions: o.Sessions, read: o.Read, auth: o.Auth, enforcer: e, firstMessage: o.FirstMessage, tokenGrace: o.TokenGrace,
 		log: o.Log, work: run.NewGroup(),
 	}
 }

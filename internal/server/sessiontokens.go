@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"reflect"
 	"time"
 
 	"github.com/google/uuid"
@@ -10,35 +9,22 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/auth"
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/revocation"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// tokenHandlers mint session tokens.
-type tokenHandlers struct {
-	responder
-	auth        *auth.Authenticator
-	revocations *revocation.Follower
-	logins      *loginHandlers
-}
-
-func (h *tokenHandlers) routes() []route {
-	return append(h.logins.routes(), []route{
-		{
-			method: "POST", path: "/v1/sessions", rule: jobSenders, action: "session.mint", tag: "sockets", summary: "Mint a session token",
-			description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser " +
-				"offers it as a second subprotocol, lingua.token.<token>.",
-			handler: handleBody(h.responder, h.mint), in: reflect.TypeFor[wire.SessionTokenRequest](),
-			out:   reflect.TypeFor[wire.SessionTokenResponse](),
-			codes: []wire.Code{wire.NotFound},
-		},
-	}...)
+func (h *sessionHandlers) mintRoute() route {
+	return route{
+		method: "POST", path: "/v1/sessions", rule: jobSenders, action: "session.mint", tag: "sockets", summary: "Mint a session token",
+		description: "The token is valid for one session and for a limited time: give it to the client, and keep the key. A browser " +
+			"offers it as a second subprotocol, lingua.token.<token>.",
+		handler: handleBody(h.responder, h.mint), codes: []wire.Code{wire.NotFound},
+	}
 }
 
 const defaultTokenTTL = time.Hour
 
 // mint makes a token for a session.
-func (h *tokenHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) (any, error) {
+func (h *sessionHandlers) mint(ctx context.Context, in *wire.SessionTokenRequest) (*wire.SessionTokenResponse, error) {
 	if e := convert.CheckOptionalID("session_id", in.SessionID); e != nil {
 		return nil, e
 	}

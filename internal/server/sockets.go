@@ -21,14 +21,14 @@ func (h *socketHandlers) routes() []route {
 		{
 			method: "GET", path: "/ws/node", rule: nodesOnly, registers: true, tag: "sockets",
 			summary:     "Connect a node (WebSocket, subprotocol lingua.v1)",
-			description: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: h.connectNode, media: "application/octet-stream",
-			upgrade: true,
+			description: "Described in api/asyncapi.yaml and docs/sockets.md.",
+			handler:     handler{serve: h.connectNode}, media: "application/octet-stream", upgrade: true,
 		},
 		{
 			method: "GET", path: "/ws/session", rule: sessionsOnly, tag: "sockets",
 			summary:     "Start or resume a session (WebSocket, subprotocol lingua.v1)",
-			description: "Described in api/asyncapi.yaml and docs/sockets.md.", handler: h.connectSession,
-			media: "application/octet-stream", upgrade: true,
+			description: "Described in api/asyncapi.yaml and docs/sockets.md.",
+			handler:     handler{serve: h.connectSession}, media: "application/octet-stream", upgrade: true,
 		},
 	}
 }

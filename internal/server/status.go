@@ -5,69 +5,73 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/lingua-scheduler/lingua/internal/dispatch"
+	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/internal/revocation"
+	"github.com/lingua-scheduler/lingua/internal/session"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
+	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// statusHandlers answer the requests of probes and of Prometheus.
+// statusHandlers answer the requests of probes and of Prometheus, and show the store, the capability pools and the tenants.
 type statusHandlers struct {
 	responder
-	version  wire.VersionResponse
-	metrics  *telemetry.Metrics
-	health   StoreHealth
-	partial  func() bool
-	stopping *atomic.Bool
-	pings    sharedCheck
-	stats    *statsHandlers
-	counts   *metricsHandlers
-	pools    *poolHandlers
-	tenants  *tenantHandlers
-	store    *storeHandlers
-
+	version     wire.VersionResponse
+	metrics     *telemetry.Metrics
+	health      StoreHealth
+	partial     func() bool
+	stopping    *atomic.Bool
+	pings       sharedCheck
+	store       *storeInspector
 	revocations *revocation.Follower
+	pools       *pools.Reader
+	tenants     *tenants.Gate
+	dispatcher  *dispatch.Dispatcher
+	sessions    *session.Registry
+	peers       *peerLists
 }
 
 func (h *statusHandlers) routes() []route {
-	return append(slices.Concat(h.stats.routes(), h.pools.routes(), h.tenants.routes(), h.counts.routes(), h.store.routes()), []route{
+	return []route{
+		h.storeRoute(), h.poolsRoute(), h.tenantsRoute(),
 		{
 			method: "GET", path: "/v1/version", rule: everyone, tag: "operations", summary: "Show the version",
 			handler: handle(h.responder, h.showVersion),
-			out:     reflect.TypeFor[wire.VersionResponse](),
 		},
 		{
 			method: "GET", path: "/healthz", rule: everyone, tag: "operations", summary: "Liveness probe",
 			handler: handle(h.responder, h.live),
-			out:     reflect.TypeFor[wire.HealthResponse](),
 		},
 		{
 			method: "GET", path: "/readyz", rule: everyone, tag: "operations",
-			summary: "Readiness probe: whether this instance takes new work", handler: h.ready,
-			out: reflect.TypeFor[wire.ReadyResponse](), alsoStatus: http.StatusServiceUnavailable,
+			summary: "Readiness probe: whether this instance takes new work",
+			handler: handler{serve: h.ready, out: reflect.TypeFor[wire.ReadyResponse]()}, alsoStatus: http.StatusServiceUnavailable,
 		},
 		{
 			method: "GET", path: "/metrics", rule: metricsReaders, programs: true, tag: "operations", summary: "Metrics for Prometheus",
 			media: "text/plain",
 			description: "In the text format; also in OpenMetrics, with exemplars, and in protobuf, with native histograms, for a " +
 				"scraper that accepts these.",
-			handler: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP,
+			handler: handler{serve: promhttp.HandlerFor(h.metrics.Registry, promhttp.HandlerOpts{EnableOpenMetrics: true}).ServeHTTP},
 		},
-	}...)
+	}
 }
 
-func (h *statusHandlers) live(*http.Request) (any, error) {
+func (h *statusHandlers) live(*http.Request) (*wire.HealthResponse, error) {
 	return &wire.HealthResponse{Status: "ok"}, nil
 }
 
-func (h *statusHandlers) showVersion(*http.Request) (any, error) { return &h.version, nil }
+func (h *statusHandlers) showVersion(*http.Request) (*wire.VersionResponse, error) {
+	return &h.version, nil
+}
 
 // ready answers whether this instance takes new work.
 func (h *statusHandlers) ready(w http.ResponseWriter, r *http.Request) {

@@ -150,7 +150,7 @@ func TestReadinessChecksAreShared(t *testing.T) {
 		var pings atomic.Int64
 		var down atomic.Bool
 		s := server.New(server.Options{
-			Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour},
+			Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour,
 			StoreHealth: storeCheck(func(ctx context.Context) error {
 				pings.Add(1)
 				select {
@@ -204,7 +204,7 @@ func TestNotReadyUntilFleetIsKnown(t *testing.T) {
 	t.Parallel()
 	partial := true
 	s := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour},
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour,
 		StoreHealth: storeCheck(nil), Partial: func() bool { return partial },
 	})
 	ask := func() *httptest.ResponseRecorder {
@@ -237,7 +237,7 @@ func (h storeCheck) Reachable() bool { return h.Check(context.Background()) == n
 func readyz(t *testing.T, log *logBuffer, ping func(context.Context) error) *httptest.ResponseRecorder {
 	t.Helper()
 	s := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.NewTextHandler(log, nil)), Limits: server.Limits{SlowAfter: time.Hour}, StoreHealth: storeCheck(ping),
+		Metrics: telemetry.New(), Log: slog.New(slog.NewTextHandler(log, nil)), SlowAfter: time.Hour, StoreHealth: storeCheck(ping),
 	})
 	rec := httptest.NewRecorder()
 	s.Handler().ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/readyz", nil))
@@ -291,7 +291,7 @@ func TestNotReadyWhenStoreIsUnavailable(t *testing.T) {
 func TestHeadersOfEveryAnswer(t *testing.T) {
 	t.Parallel()
 	s := server.New(server.Options{
-		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), Limits: server.Limits{SlowAfter: time.Hour}, StoreHealth: storeCheck(nil),
+		Metrics: telemetry.New(), Log: slog.New(slog.DiscardHandler), SlowAfter: time.Hour, StoreHealth: storeCheck(nil),
 	})
 	for _, path := range []string{"/metrics", "/readyz", "/openapi.yaml", "/nothing"} {
 		for _, scheme := range []string{"http", "https"} {

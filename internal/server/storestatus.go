@@ -4,13 +4,11 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/run"
 	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -21,13 +19,10 @@ const (
 	inspectTimeout  = 2 * time.Second
 )
 
-// storeHandlers describe the shared store.
-type storeHandlers struct {
-	responder
-	store   store.Inspector // nil: the state is in the memory of the process
-	calls   *telemetry.StoreCalls
-	problem func(context.Context) string // why this instance cannot use it; empty: it can
-	work    *run.Group                   // inspections
+// storeInspector inspects the shared store from time to time, while there are requests.
+type storeInspector struct {
+	store store.Inspector // nil: the state is in the memory of the process
+	work  *run.Group      // inspections
 
 	mu      sync.Mutex
 	last    *inspection   // nil: there was none yet
@@ -40,24 +35,22 @@ type inspection struct {
 	at time.Time
 }
 
-func (h *storeHandlers) routes() []route {
-	return []route{{
+func (h *statusHandlers) storeRoute() route {
+	return route{
 		method: "GET", path: "/v1/store", rule: fleetReaders, tag: "operations", summary: "Show the shared store and its servers",
 		description: "As the answering instance sees it. The servers are asked in the background, at most every 5 s, and only while " +
-			"there are requests: " +
-			"a request waits only if it is the first one.",
-		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.StoreStatus](),
-		codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
-	}}
+			"there are requests: a request waits only if it is the first one.",
+		handler: handle(h.responder, h.showStore), codes: []wire.Code{wire.InvalidRequest, wire.SchedulerDependencyDown},
+	}
 }
 
-func (h *storeHandlers) show(r *http.Request) (any, error) {
+func (h *statusHandlers) showStore(r *http.Request) (*wire.StoreStatus, error) {
 	for name := range r.URL.Query() {
 		return nil, wire.Invalid(wire.Quote(name), "is not known; there are no parameters")
 	}
 	out := &wire.StoreStatus{Kind: "memory"}
-	if h.store != nil {
-		last := h.inspected(r.Context())
+	if h.store.store != nil {
+		last := h.store.inspected(r.Context())
 		if last == nil {
 			return nil, store.Unavailable()
 		}
@@ -66,9 +59,9 @@ func (h *storeHandlers) show(r *http.Request) (any, error) {
 			out.Servers = append(out.Servers, viewServer(&last.Servers[i]))
 		}
 	}
-	out.Problem = h.problem(r.Context())
+	out.Problem = h.storeProblem(r.Context())
 	out.Reachable, out.GeneratedMS = out.Problem == "", time.Now().UnixMilli()
-	if calls := h.calls.LastMinute(); calls.Calls > 0 {
+	if calls := h.metrics.StoreCalls.LastMinute(); calls.Calls > 0 {
 		out.Latency = &wire.StoreLatency{P50MS: millis(calls.P50), P99MS: millis(calls.P99), MaxMS: millis(calls.Max),
 			Calls: int64(calls.Calls)}
 	}
@@ -77,16 +70,16 @@ func (h *storeHandlers) show(r *http.Request) (any, error) {
 
 // inspected returns the last inspection, and begins another one if that was long ago. It waits only if there was none; nil: there is still
 // none.
-func (h *storeHandlers) inspected(ctx context.Context) *inspection {
-	h.mu.Lock()
-	if h.running == nil && (h.last == nil || time.Since(h.last.at) >= inspectInterval) {
+func (i *storeInspector) inspected(ctx context.Context) *inspection {
+	i.mu.Lock()
+	if i.running == nil && (i.last == nil || time.Since(i.last.at) >= inspectInterval) {
 		running := make(chan struct{})
-		if h.work.Go(func(ctx context.Context) { h.inspect(ctx, running) }) {
-			h.running = running
+		if i.work.Go(func(ctx context.Context) { i.inspect(ctx, running) }) {
+			i.running = running
 		}
 	}
-	last, running := h.last, h.running
-	h.mu.Unlock()
+	last, running := i.last, i.running
+	i.mu.Unlock()
 	if last != nil || running == nil {
 		return last
 	}
@@ -95,24 +88,24 @@ func (h *storeHandlers) inspected(ctx context.Context) *inspection {
 	case <-ctx.Done():
 		return nil
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.last
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.last
 }
 
 // inspect asks the servers.
-func (h *storeHandlers) inspect(ctx context.Context, running chan struct{}) {
+func (i *storeInspector) inspect(ctx context.Context, running chan struct{}) {
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	next := &inspection{Inspection: h.store.Inspect(ctx), at: time.Now()}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.last, h.running = next, nil
+	next := &inspection{Inspection: i.store.Inspect(ctx), at: time.Now()}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.last, i.running = next, nil
 	close(running)
 }
 
 // close waits for the inspection in progress.
-func (h *storeHandlers) close() { h.work.Close() }
+func (i *storeInspector) close() { i.work.Close() }
 
 func viewServer(s *store.Server) wire.StoreServer {
 	v := wire.StoreServer{

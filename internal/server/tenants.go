@@ -4,54 +4,36 @@ import (
 	"context"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/session"
-	"github.com/lingua-scheduler/lingua/internal/store"
-	"github.com/lingua-scheduler/lingua/internal/tenants"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// tenantHandlers show the tenants and their limits.
-type tenantHandlers struct {
-	responder
-	gate     *tenants.Gate
-	jobs     *dispatch.Dispatcher
-	sessions *session.Registry
-	peers    *peerLists
-}
-
-func (h *tenantHandlers) routes() []route {
-	return []route{{
+func (h *statusHandlers) tenantsRoute() route {
+	return route{
 		method: "GET", path: "/v1/tenants", rule: jobReaders, peers: true, tag: "operations",
 		summary: "List the tenants with their limits and what they use",
 		description: "The limits are those of the answering instance. What is counted against a limit is the same on all instances. A " +
 			"caller of one tenant sees only that one.",
-		handler: handle(h.responder, h.show), out: reflect.TypeFor[wire.TenantList](),
+		handler: handle(h.responder, h.showTenants),
 		params: listParams("100",
 			param{name: "tenant_id", description: "Only this tenant.", kind: "string"},
 			param{name: "scope", description: "here: only what the answering instance counts itself.", kind: "string"},
 		),
 		codes: []wire.Code{wire.SchedulerDependencyDown},
-	}}
+	}
 }
 
 // defaultTenantPage is the number of tenants on a page if the request names none.
 const defaultTenantPage = 100
 
-// show lists tenants.
-func (h *tenantHandlers) show(r *http.Request) (any, error) {
+// showTenants lists tenants.
+func (h *statusHandlers) showTenants(r *http.Request) (*wire.TenantList, error) {
 	q, e := parseList(r.URL.Query(), "tenants", 1, defaultTenantPage, "tenant_id", "scope")
 	if e != nil {
 		return nil, e
-	}
-	scope := q.Get("scope")
-	if scope != "" && scope != scopeHere {
-		return nil, wire.Invalid("scope", "must be %s, or absent", scopeHere)
 	}
 	only := visibleTenant(r.Context())
 	if named := q.Get("tenant_id"); named != "" {
@@ -64,12 +46,12 @@ func (h *tenantHandlers) show(r *http.Request) (any, error) {
 		}
 		only = &t
 	}
-	all, out, more := h.count(only), new(wire.TenantList), false
-	if scope != scopeHere {
+	all, out, more := h.countTenants(only), new(wire.TenantList), false
+	if q.Get("scope") != scopeHere {
 		out.Partial, _ = fetchFromPeers(h.peers, r, func(found *wire.TenantList) {
 			more = more || found.NextCursor != ""
 			for i := range found.Tenants {
-				h.add(all, &found.Tenants[i])
+				h.addTenant(all, &found.Tenants[i])
 			}
 		})
 	}
@@ -78,37 +60,37 @@ func (h *tenantHandlers) show(r *http.Request) (any, error) {
 		out.Tenants = out.Tenants[:min(len(out.Tenants), q.limit)]
 		out.NextCursor = encodeCursor("tenants", out.Tenants[len(out.Tenants)-1].TenantID)
 	}
-	if scope == scopeHere {
+	if q.Get("scope") == scopeHere {
 		return out, nil
 	}
-	return out, h.readUse(r.Context(), out.Tenants)
+	return out, h.readTenantUse(r.Context(), out.Tenants)
 }
 
-// count returns what this instance counts of the tenants that it knows, or of one of them.
-func (h *tenantHandlers) count(only *core.TenantID) map[core.TenantID]*wire.TenantInfo {
+// countTenants returns what this instance counts of the tenants that it knows, or of one of them.
+func (h *statusHandlers) countTenants(only *core.TenantID) map[core.TenantID]*wire.TenantInfo {
 	all := make(map[core.TenantID]*wire.TenantInfo)
 	entry := func(id core.TenantID) *wire.TenantInfo {
 		if only != nil && *only != id {
 			return new(wire.TenantInfo) // it is not shown
 		}
 		if all[id] == nil {
-			all[id] = h.view(id)
+			all[id] = h.viewTenant(id)
 		}
 		return all[id]
 	}
-	for _, id := range h.gate.Table().IDs() {
+	for _, id := range h.tenants.Table().IDs() {
 		entry(id)
 	}
 	if only != nil {
 		entry(*only)
 	}
-	for id, n := range h.jobs.InFlightByTenant() {
+	for id, n := range h.dispatcher.InFlightByTenant() {
 		entry(id).InFlight.Used = n
 	}
 	for id, n := range h.sessions.CountByTenant() {
 		entry(id).Sessions.Used = n
 	}
-	for id, refusals := range h.gate.Refusals() {
+	for id, refusals := range h.tenants.Refusals() {
 		t := entry(id)
 		t.Refusals = make(map[string]int64)
 		for limit, n := range refusals {
@@ -118,11 +100,11 @@ func (h *tenantHandlers) count(only *core.TenantID) map[core.TenantID]*wire.Tena
 	return all
 }
 
-// view describes a tenant by its limits.
-func (h *tenantHandlers) view(id core.TenantID) *wire.TenantInfo {
-	limits := h.gate.Of(id)
+// viewTenant describes a tenant by its limits.
+func (h *statusHandlers) viewTenant(id core.TenantID) *wire.TenantInfo {
+	limits := h.tenants.Of(id)
 	t := &wire.TenantInfo{
-		TenantID: string(id), Configured: h.gate.Table().Has(id), Weight: limits.Weight,
+		TenantID: string(id), Configured: h.tenants.Table().Has(id), Weight: limits.Weight,
 		InFlight: wire.TenantUse{Max: limits.InFlight}, Sessions: wire.TenantUse{Max: limits.Sessions}, Refusals: map[string]int64{},
 	}
 	if limits.DispatchRate > 0 {
@@ -134,12 +116,12 @@ func (h *tenantHandlers) view(id core.TenantID) *wire.TenantInfo {
 	return t
 }
 
-// add adds what another instance counts of a tenant.
-func (h *tenantHandlers) add(all map[core.TenantID]*wire.TenantInfo, found *wire.TenantInfo) {
+// addTenant adds what another instance counts of a tenant.
+func (h *statusHandlers) addTenant(all map[core.TenantID]*wire.TenantInfo, found *wire.TenantInfo) {
 	id := core.TenantID(found.TenantID)
 	t := all[id]
 	if t == nil {
-		t = h.view(id)
+		t = h.viewTenant(id)
 		all[id] = t
 	}
 	t.InFlight.Used += found.InFlight.Used
@@ -160,26 +142,25 @@ func pageOfTenants(all map[core.TenantID]*wire.TenantInfo, q *listQuery) []wire.
 	return list
 }
 
-// readUse sets what is counted against the limits of tenants.
-func (h *tenantHandlers) readUse(ctx context.Context, list []wire.TenantInfo) error {
+// readTenantUse sets what is counted against the limits of tenants.
+func (h *statusHandlers) readTenantUse(ctx context.Context, list []wire.TenantInfo) error {
 	var limited []*wire.TenantInfo
 	var ids []core.TenantID
 	for i := range list {
 		id := core.TenantID(list[i].TenantID)
-		if h.gate.LimitsJobs(id) || h.gate.LimitsSessions(id) {
+		if h.tenants.LimitsJobs(id) || h.tenants.LimitsSessions(id) {
 			limited, ids = append(limited, &list[i]), append(ids, id)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	use, err := h.gate.Use(ctx, ids)
+	use, err := h.tenants.Use(ctx, ids)
 	if err != nil {
-		h.log.Warn("the store did not answer", "operation", "tenants", "error", err)
-		return store.Unavailable()
+		return h.storeDown("tenants", err)
 	}
 	for i, t := range limited {
-		limits := h.gate.Of(ids[i])
+		limits := h.tenants.Of(ids[i])
 		if limits.LimitsJobs() {
 			t.InFlight.Used = use[i].InFlight
 		}

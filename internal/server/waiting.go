@@ -2,7 +2,6 @@ package server
 
 import (
 	"net/http"
-	"reflect"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/waiting"
@@ -20,7 +19,7 @@ func (h *jobHandlers) waitingRoute() route {
 		method: "GET", path: "/v1/waiting", rule: jobReaders, tag: "jobs", summary: "List the requests that wait for a slot",
 		description: "Of all instances, with how long each waits, its place and an estimate, and counted by pool, class and tenant. A " +
 			"caller of one tenant sees only what is of that tenant, and nothing that is counted of others.",
-		handler: handle(h.responder, h.waiting), out: reflect.TypeFor[wire.WaitingList](),
+		handler: handle(h.responder, h.waiting),
 		params: []param{
 			{name: "tenant_id", description: "Only requests of this tenant.", kind: "string"},
 			{name: "pool", description: "Only requests that wait in the queue of this capability pool; given and empty: those that are " +
@@ -32,7 +31,7 @@ func (h *jobHandlers) waitingRoute() route {
 }
 
 // waiting lists the requests that wait.
-func (h *jobHandlers) waiting(r *http.Request) (any, error) {
+func (h *jobHandlers) waiting(r *http.Request) (*wire.WaitingList, error) {
 	q, e := parseList(r.URL.Query(), "waiting", 1, defaultWaitingPage, "tenant_id", "pool")
 	if e != nil {
 		return nil, e

@@ -34,12 +34,12 @@ func TestClusterLagAndRefusals(t *testing.T) {
 				}
 				return l
 			}
-			in.counter.Record(nil, func() Load {
+			in.counter.load = func() Load {
 				if slow.Load() {
 					return Load{Retries: int64(3 + i), Lag: lag(2, 2, 900, 900)}
 				}
 				return Load{Retries: int64(1 + i), Lag: lag(2, 2)}
-			})
+			}
 			in.counter.RequestRefused(enZH, wire.NoCapableNode, 0)
 			if i == 0 {
 				in.counter.RequestRefused(enZH, wire.AllCandidatesFullOrFailed, 0)

@@ -31,7 +31,7 @@ func TestClusterSeries(t *testing.T) {
 		all, stops := make(map[core.InstanceID]*fakeInstance), make(map[core.InstanceID]func())
 		begin := func(id core.InstanceID) *fakeInstance {
 			in := newInstance(id, st, ids...)
-			in.counter.Record(nil, func() Load { return Load{Waiting: 2, Dispatched: telemetry.DispatchBuckets{5: 10}} })
+			in.counter.load = func() Load { return Load{Waiting: 2, Dispatched: telemetry.DispatchBuckets{5: 10}} }
 			all[id], stops[id] = in, in.run()
 			return in
 		}

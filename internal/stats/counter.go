@@ -33,12 +33,13 @@ type Counter struct {
 	tracker *health.Tracker // of the health of nodes
 	waits   waits
 
-	series *NodeSeries // of what was counted; nil: none
+	series *NodeSeries // what is counted of nodes is part of their series; nil: there are none
 	load   func() Load // of this instance; nil: it is not published
 
-	// suspect is called with each node that is an outlier by what this instance has seen itself; nil: nothing is called.
+	// suspect is called again and again with each node that is an outlier by what this instance has seen itself; nil: nothing is called.
 	suspect func(core.NodeID)
-	// node returns a node of the fleet, or nil; nil: the fleet is not known.
+	// node returns a node of the fleet, or nil; nil: the fleet is not known. What is seen of a node on probation is published although it
+	// does not fail.
 	node func(core.NodeID) *core.Node
 }
 
@@ -49,14 +50,6 @@ func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration
 	c.queue.init()
 	return c
 }
-
-// OnSuspect makes fn be called again and again with each node that is an outlier by what this instance has seen itself. It must be called
-// before Run.
-func (c *Counter) OnSuspect(fn func(core.NodeID)) { c.suspect = fn }
-
-// Follow makes the counter take account of what is known of nodes; the function returns nil for a node that is not in the fleet. What is
-// seen of a node on probation is published although it does not fail. It must be called before Run.
-func (c *Counter) Follow(node func(core.NodeID) *core.Node) { c.node = node }
 
 // blameless reports whether something that was observed of a node says nothing about it. Attempts that end while it is ejected began
 // before, and would be held against it on its probation. A delivery that was refused to a node with a WebSocket failed because its
@@ -86,9 +79,6 @@ type Load struct {
 	// WaitingBy has Waiting by direction. It is published beside the load: the leader does not have to remember it.
 	WaitingBy map[core.Direction]int `json:"-"`
 }
-
-// Record makes what is counted of nodes part of their series, and the load part of what is published. It must be called before Run.
-func (c *Counter) Record(series *NodeSeries, load func() Load) { c.series, c.load = series, load }
 
 // observation is something that dispatch has seen.
 type observation struct {

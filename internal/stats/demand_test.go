@@ -32,7 +32,7 @@ func TestDemandOfAllInstances(t *testing.T) {
 		var readers []*Reader
 		for _, id := range ids {
 			in := newInstance(id, st, ids...)
-			in.counter.Record(nil, func() Load { return Load{Waiting: 3, WaitingBy: map[core.Direction]int{enZH: 2, deEN: 1}} })
+			in.counter.load = func() Load { return Load{Waiting: 3, WaitingBy: map[core.Direction]int{enZH: 2, deEN: 1}} }
 			for range 9 {
 				in.counter.JobEnded(waitedJob(enZH, 0))
 			}

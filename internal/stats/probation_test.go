@@ -34,7 +34,7 @@ func TestProbationIsSeen(t *testing.T) {
 			Counted: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "decisions"}, []string{"decision", "reason"}),
 		}
 		c := NewCounter("i-1", st, 5*time.Second, discardLog)
-		c.Follow(func(id core.NodeID) *core.Node { return nodes.Node(id).Declared() })
+		c.node = func(id core.NodeID) *core.Node { return nodes.Node(id).Declared() }
 		slots := func() int { return nodes.Node("a").Summary().Slots() }
 		step := func() {
 			time.Sleep(5 * time.Second)
@@ -77,7 +77,7 @@ func TestLostInstanceIsNoFailureOfItsNodes(t *testing.T) {
 	t.Parallel()
 	c := NewCounter("i-1", newStore(), 5*time.Second, discardLog)
 	nodes := map[core.NodeID]*core.Node{"socket": {ID: "socket"}, "http": {ID: "http", Declaration: core.Declaration{Callback: "http://127.0.0.1:9/"}}}
-	c.Follow(func(id core.NodeID) *core.Node { return nodes[id] })
+	c.node = func(id core.NodeID) *core.Node { return nodes[id] }
 	for range 20 {
 		for _, id := range []core.NodeID{"socket", "http", "gone"} {
 			c.AttemptEnded(id, enZH, core.ReasonDeliveryRefused)
