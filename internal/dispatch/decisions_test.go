@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -11,13 +12,23 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/wire"
 )
+
+// rememberIn is an observer that remembers jobs and decisions.
+type rememberIn struct{ ring *stats.JobRing }
+
+func (r rememberIn) Acknowledged(core.NodeID)                                {}
+func (r rememberIn) AttemptEnded(core.NodeID, core.Direction, core.Reason)   {}
+func (r rememberIn) NodeSelected(d core.Decision)                            { r.ring.AddDecision(&d) }
+func (r rememberIn) JobEnded(job *core.Job)                                  { r.ring.AddJob(job) }
+func (r rememberIn) RequestRefused(core.Direction, wire.Code, time.Duration) {}
 
 // runRemembering runs a test with a dispatcher that remembers its decisions.
 func runRemembering(t *testing.T, fn func(h *harness, ring *stats.JobRing)) {
 	t.Helper()
 	ring := stats.NewJobRing()
-	runWith(t, func(c *dispatch.Config) { c.Ring = ring }, func(h *harness) { fn(h, ring) })
+	runWith(t, func(c *dispatch.Config) { c.Observer = rememberIn{ring} }, func(h *harness) { fn(h, ring) })
 }
 
 // fillElsewhere takes a slot of a node as another instance does: this one does not know.
@@ -34,7 +45,7 @@ func (h *harness) fillElsewhere(id core.NodeID, job string) {
 }
 
 // decision returns the one decision about a job.
-func decision(t *testing.T, ring *stats.JobRing, id core.JobID) stats.Decision {
+func decision(t *testing.T, ring *stats.JobRing, id core.JobID) core.Decision {
 	t.Helper()
 	all := ring.Decisions(id)
 	if len(all) != 1 {
@@ -96,7 +107,7 @@ func TestDecisionOfAnExhaustiveSelection(t *testing.T) {
 			p := h.dispatch(withRequestID(fmt.Sprint("r-", round)))
 			d := decision(t, ring, p.Job)
 			last, others := len(d.Candidates)-1, d.Others[core.ReasonFull]
-			if d.Node != free || d.Candidates[last] != (core.Candidate{Node: free}) || len(d.Candidates) > stats.MaxCandidates {
+			if d.Node != free || d.Candidates[last] != (core.Candidate{Node: free}) || len(d.Candidates) > core.MaxCandidates {
 				t.Errorf("the decision is %+v", d)
 			}
 			for _, c := range d.Candidates[:last] {
@@ -104,7 +115,7 @@ func TestDecisionOfAnExhaustiveSelection(t *testing.T) {
 					t.Errorf("%s was rejected for %q", c.Node, c.Reason)
 				}
 			}
-			if len(d.Candidates)+others > count || len(d.Candidates) < stats.MaxCandidates && others > 0 {
+			if len(d.Candidates)+others > count || len(d.Candidates) < core.MaxCandidates && others > 0 {
 				t.Errorf("%d nodes are listed and %d others counted", len(d.Candidates), others)
 			}
 			rejected += last + others

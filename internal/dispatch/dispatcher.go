@@ -35,7 +35,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/journal"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tenants"
@@ -74,8 +73,6 @@ type Config struct {
 	Tenants *tenants.Gate
 	// Tracer makes the traces of jobs; nil: there are none.
 	Tracer *tracing.Tracer
-	// Ring remembers ended jobs and how nodes were chosen; nil: nothing is remembered.
-	Ring *stats.JobRing
 	// MaxWaiting is how many requests may wait for a slot in the queue of a pool; tenants that have less than their part of it may exceed
 	// it.
 	MaxWaiting int
@@ -163,7 +160,7 @@ func New(cfg Config, st Store, fl *fleet.Fleet, pk *pick.Picker, tr Transport, o
 	d.slots = &slots{store: d.store, fleet: fl, transport: tr, waiting: d.Waiting, tasks: d.tasks}
 	d.spread = &spreader{window: cfg.SpreadWindow, store: d.store}
 	d.selector = newSelector(d.store, fl, pk, d.slots, d.decide, m, log)
-	d.selector.ring, d.selector.waiting = cfg.Ring, d.Waiting
+	d.selector.observer, d.selector.waiting = cfg.Observer, d.Waiting
 	d.limits = tenants.NewJobs(tenants.JobsOptions{
 		Gate: cfg.Tenants, Records: d.store, Tasks: d.tasks, Errors: d.store.StoreErrors, NextName: d.tokens.next,
 		MaxWaiting: cmp.Or(cfg.MaxWaiting, waiting.DefaultMaxWaiting),
@@ -192,9 +189,6 @@ func waitingOptions(cfg *Config, st *storeClient, fl *fleet.Fleet, pk *pick.Pick
 	}
 	return o
 }
-
-// Ring returns what this instance remembers of ended jobs and of decisions; nil: nothing.
-func (d *Dispatcher) Ring() *stats.JobRing { return d.cfg.Ring }
 
 // InFlight returns the number of in-flight jobs of this instance.
 func (d *Dispatcher) InFlight() int { return d.inFlight.len() }

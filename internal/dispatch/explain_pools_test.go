@@ -179,12 +179,12 @@ func TestExplainedPoolsAreBounded(t *testing.T) {
 // TestDecisionsHaveThePool: what is remembered of a choice names the pool of the node, also if all nodes were surveyed.
 func TestDecisionsHaveThePool(t *testing.T) {
 	t.Parallel()
-	runWith(t, func(c *dispatch.Config) { c.Ring = stats.NewJobRing() }, func(h *harness) {
+	runRemembering(t, func(h *harness, ring *stats.JobRing) {
 		h.divideForExplanations(func(*core.Pools) {})
 		for i, want := range []core.PoolID{"large", "small"} {
 			p := h.dispatch(withRequestID(fmt.Sprint("r", i)),
 				func(s *core.Spec) { s.Options.RequiredServices = []string{"asr-" + string(want)} })
-			if d := h.dispatcher.Ring().Decisions(p.Job); len(d) != 1 || d[0].Pool != want || h.job(p.Job).Pool.ID != want {
+			if d := ring.Decisions(p.Job); len(d) != 1 || d[0].Pool != want || h.job(p.Job).Pool.ID != want {
 				t.Errorf("the decisions are %+v, want the pool %s", d, want)
 			}
 		}
@@ -193,7 +193,7 @@ func TestDecisionsHaveThePool(t *testing.T) {
 		})
 		h.fleet.Node("large-2").RecordMissedACK(h.fleet.Now()) // chosen only when all nodes are surveyed
 		p := h.dispatch(withRequestID("surveyed"), func(s *core.Spec) { s.Tenant = "acme" })
-		if d := h.dispatcher.Ring().Decisions(p.Job); p.Node != "large-2" || len(d) != 1 || d[0].Pool != "large" ||
+		if d := ring.Decisions(p.Job); p.Node != "large-2" || len(d) != 1 || d[0].Pool != "large" ||
 			h.job(p.Job).Pool != (core.JobPool{ID: "large", Bound: true}) {
 			t.Errorf("on %s, the decisions are %+v, the pool of the job %+v", p.Node, d, h.job(p.Job).Pool)
 		}

@@ -17,12 +17,17 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// countingObserver counts everything that it is told.
+// countingObserver counts what it is told, but for test jobs that are remembered.
 type countingObserver struct{ calls atomic.Int32 }
 
-func (o *countingObserver) Acknowledged(core.NodeID)                                { o.calls.Add(1) }
-func (o *countingObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason)   { o.calls.Add(1) }
-func (o *countingObserver) JobEnded(*core.Job)                                      { o.calls.Add(1) }
+func (o *countingObserver) Acknowledged(core.NodeID)                              { o.calls.Add(1) }
+func (o *countingObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason) { o.calls.Add(1) }
+func (o *countingObserver) NodeSelected(core.Decision)                            {}
+func (o *countingObserver) JobEnded(job *core.Job) {
+	if !job.Probe {
+		o.calls.Add(1)
+	}
+}
 func (o *countingObserver) RequestRefused(core.Direction, wire.Code, time.Duration) { o.calls.Add(1) }
 
 // runProbes runs a test whose probes must not be observed.

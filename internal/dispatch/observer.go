@@ -15,7 +15,9 @@ type Observer interface {
 	// AttemptEnded is called on the instance that decided the end of an attempt: with ReasonNone it ended with a result. Of an attempt that
 	// a node with a connection did not acknowledge, it is called where the connection is.
 	AttemptEnded(node core.NodeID, d core.Direction, reason core.Reason)
-	// JobEnded is called on the instance that decided the end of a job.
+	// NodeSelected is called when a slot was reserved for an attempt. The candidates are valid only during the call.
+	NodeSelected(d core.Decision)
+	// JobEnded is called on the instance that decided the end of a job, also of a test job.
 	JobEnded(job *core.Job)
 	// RequestRefused is called for a request that got no node, after it waited for a free slot.
 	RequestRefused(d core.Direction, code wire.Code, waited time.Duration)
@@ -29,6 +31,9 @@ func (noObserver) Acknowledged(core.NodeID) {}
 
 // AttemptEnded implements Observer.
 func (noObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason) {}
+
+// NodeSelected implements Observer.
+func (noObserver) NodeSelected(core.Decision) {}
 
 // JobEnded implements Observer.
 func (noObserver) JobEnded(*core.Job) {}

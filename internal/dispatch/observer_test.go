@@ -21,6 +21,7 @@ type refusalObserver struct {
 
 func (*refusalObserver) Acknowledged(core.NodeID)                              {}
 func (*refusalObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason) {}
+func (*refusalObserver) NodeSelected(core.Decision)                            {}
 func (*refusalObserver) JobEnded(*core.Job)                                    {}
 func (o *refusalObserver) RequestRefused(_ core.Direction, code wire.Code, waited time.Duration) {
 	o.mu.Lock()

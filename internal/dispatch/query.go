@@ -100,27 +100,10 @@ func (d *Dispatcher) Jobs(ctx context.Context, p store.ListParams) ([]*core.Job,
 	if state != 0 {
 		jobs = slices.DeleteFunc(jobs, func(job *core.Job) bool { return job.State != state })
 	}
-	if state == 0 || state.Terminal() {
-		jobs = d.addRemembered(jobs, &p)
-	}
 	if limit > 0 && len(jobs) > limit {
 		jobs = jobs[:limit]
 	}
 	return jobs, nil
-}
-
-// addRemembered adds ended jobs that this instance remembers and the store does not list any more.
-func (d *Dispatcher) addRemembered(jobs []*core.Job, p *store.ListParams) []*core.Job {
-	listed := make(map[core.JobID]bool, len(jobs))
-	for _, job := range jobs {
-		listed[job.ID] = true
-	}
-	for _, job := range d.cfg.Ring.Search(p) {
-		if !listed[job.ID] {
-			jobs = append(jobs, job)
-		}
-	}
-	return p.Page(jobs)
 }
 
 // setAcked replaces dispatched jobs that their nodes have acknowledged by copies in state ACKED.

@@ -204,14 +204,13 @@ func (r *runner) jobEnded(applied *store.Applied) {
 	if applied.Outcome != store.Decided {
 		return
 	}
-	r.cfg.Ring.AddJob(job)
+	r.cfg.Observer.JobEnded(job)
 	if job.Probe {
 		r.metrics.CountProbe(job.State)
 		return // the caller that waits for it learns how it ended
 	}
 	took := job.Updated.Sub(job.Created)
 	r.metrics.ObserveJobEnd(job.State, took, trace.ExemplarID())
-	r.cfg.Observer.JobEnded(job)
 	if job.State == core.StateDone {
 		took := job.Updated.Sub(job.History[len(job.History)-1].Started)
 		r.fleet.ObserveServiceTime(took)

@@ -12,7 +12,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pick"
 	"github.com/lingua-scheduler/lingua/internal/run"
-	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/telemetry"
 	"github.com/lingua-scheduler/lingua/internal/tracing"
@@ -22,16 +21,16 @@ import (
 
 // selector chooses a node for a job and reserves a slot on it, or refuses with the reasons.
 type selector struct {
-	store   *storeClient
-	fleet   *fleet.Fleet
-	picker  *pick.Picker
-	slots   *slots
-	prober  *prober
-	pools   poolCounter
-	waiting *waiting.Queue
-	ring    *stats.JobRing
-	metrics *telemetry.Metrics
-	log     *slog.Logger
+	store    *storeClient
+	fleet    *fleet.Fleet
+	picker   *pick.Picker
+	slots    *slots
+	prober   *prober
+	pools    poolCounter
+	waiting  *waiting.Queue
+	observer Observer
+	metrics  *telemetry.Metrics
+	log      *slog.Logger
 }
 
 func newSelector(

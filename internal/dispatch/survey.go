@@ -9,7 +9,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/fleet"
 	"github.com/lingua-scheduler/lingua/internal/pick"
-	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -168,7 +167,7 @@ func (s *selector) explainFull(spec *core.Spec, full *wire.Error) *wire.Error {
 
 // remember remembers how a node was chosen.
 func (s *selector) remember(r *slotRequest, res *reservation, drawn []core.Candidate, others map[core.Reason]int) {
-	s.ring.AddDecision(&stats.Decision{
+	s.observer.NodeSelected(core.Decision{
 		Job: r.job, Tenant: r.spec.Tenant, Attempt: r.attempt, AtMS: time.Now().UnixMilli(), Node: res.lease.Node, Pool: res.pool.ID,
 		Candidates: drawn, Others: others,
 	})
@@ -182,7 +181,7 @@ type decisionSoFar struct {
 }
 
 func (d *decisionSoFar) add(node core.NodeID, reason core.Reason) {
-	if len(d.probed) < stats.MaxCandidates-1 {
+	if len(d.probed) < core.MaxCandidates-1 {
 		d.probed = append(d.probed, core.Candidate{Node: node, Reason: reason})
 	} else {
 		d.others[reason]++

@@ -28,15 +28,15 @@ func (s *Scheduler) registerMetrics() {
 	if s.catalog.State().Configured {
 		s.registerCatalogMetrics()
 	}
-	s.Metrics.Registry.MustRegister(telemetry.NewCoverage(s.stats.Reader.Coverage))
+	s.Metrics.Registry.MustRegister(telemetry.NewCoverage(s.Stats.Reader.Coverage))
 	s.Metrics.RegisterGauge("lingua_stats_age_seconds",
 		"Since the statistics that this instance serves were computed, or since it started if it has none.",
-		func() float64 { return s.stats.Reader.Age().Seconds() })
+		func() float64 { return s.Stats.Reader.Age().Seconds() })
 	s.Metrics.RegisterCounter("lingua_observations_dropped_total", "Attempts and jobs that ended too fast to be counted in the statistics.",
-		func() float64 { return float64(s.stats.Counter.Dropped()) })
+		func() float64 { return float64(s.Stats.Counter.Dropped()) })
 	s.Metrics.RegisterGauge("lingua_node_series_missing",
 		"Nodes without a series of the last hour on this instance, because there are too many.",
-		func() float64 { return float64(s.stats.Series.Missing()) })
+		func() float64 { return float64(s.Stats.Series.Missing()) })
 	s.Metrics.Registry.MustRegister(telemetry.NewWaitingGauges(s.Jobs.Waiting.Counts))
 	s.Metrics.RegisterGauge("lingua_waiting_requests", "Requests that wait on this instance for a free slot.",
 		func() float64 { return float64(s.Jobs.Waiting.Waiting()) })

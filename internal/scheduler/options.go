@@ -118,7 +118,7 @@ func (s *Scheduler) dispatchConfig() dispatch.Config {
 		MaxRetry: c.Dispatch.MaxRetry, MaxWaiting: c.Dispatch.MaxWaiting, AudioGrace: c.Sessions.ResumeSeconds.Duration(),
 		HasAudio: s.Audio.Has, MissedACKs: s.nodeConns.MissedACKs, StoreReachable: s.storeHealth.Reachable,
 		Fence: s.fence(), Shared: s.Store.Shared(), Bus: s.Bus,
-		Observer: s.stats.Counter, Ring: s.stats.Jobs, Tenants: s.tenants, Tracer: s.tracer, Events: s.events,
+		Observer: s.Stats.Observer(), Tenants: s.tenants, Tracer: s.tracer, Events: s.events,
 	}
 	if c.TaskBinding.SpreadEnabled {
 		cfg.SpreadWindow = c.TaskBinding.SpreadWindowSeconds.Duration()
@@ -162,7 +162,7 @@ func (s *Scheduler) serverOptions(read *convert.Reader, urls audio.URLs) server.
 		Read: read, Jobs: s.Jobs, Nodes: s.Nodes,
 		Hub: s.hub, NodeConns: s.nodeConns, NodeServer: s.nodeServer, Sessions: s.Sessions, Audio: s.Audio, AudioURLs: urls,
 		Logs: s.Store, Servers: servers, StoreHealth: &s.storeHealth, Partial: s.Fleet.Partial,
-		Stats: s.stats.Reader, NodeSeries: s.stats.Series, NodeTable: s.stats.Table,
+		Stats: s.Stats.Reader, NodeSeries: s.Stats.Series, NodeTable: s.Stats.Table, Remembered: s.Stats.Jobs,
 		Pools: pools.NewReader(s.pools, s.picker, s.Store), Tenants: s.tenants,
 		Catalog: s.catalog, QueuedReports: s.unavailable.Queued,
 		Heartbeat: c.Nodes.HeartbeatIntervalMS.Duration(), Presence: c.Nodes.PresenceTTLMS.Duration(),

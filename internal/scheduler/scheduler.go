@@ -68,7 +68,7 @@ type Scheduler struct {
 	nodeConns   *nodeconn.Conns
 	catalog     *health.Catalog
 	unavailable *health.UnavailableWorker
-	stats       *stats.Stats
+	Stats       *stats.Stats
 	Jobs        *dispatch.Dispatcher
 	Nodes       *nodes.Registry
 	follower    *fleet.Follower
@@ -127,7 +127,7 @@ func New(ctx context.Context, cfg config.Config, version wire.VersionResponse, l
 		return nil, errors.Join(err, s.Store.Close())
 	}
 	s.unavailable = health.NewUnavailableWorker(s.unavailableOptions())
-	s.stats = stats.New(s.statsOptions())
+	s.Stats = stats.New(s.statsOptions())
 	s.Jobs = dispatch.New(s.dispatchConfig(), s.Store, s.Fleet, s.picker, s.nodeConns, directory, s.Metrics, log)
 	s.restorer.Store(s.Jobs)
 	s.Nodes = nodes.New(s.nodesConfig(), s.Store, s.Fleet, nodes.JobsOf(s.Jobs), s.Metrics, log)
@@ -236,7 +236,7 @@ func (s *Scheduler) loops() []func(context.Context) {
 		s.follower.Run,
 		s.revocations.Run,
 		s.pools.Run,
-		s.stats.Run,
+		s.Stats.Run,
 		s.Metrics.DispatchRate.Run,
 		s.removeRevokedNodes,
 		s.Nodes.EvictSilent,

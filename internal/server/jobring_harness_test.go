@@ -15,6 +15,6 @@ func (ts *testScheduler) rememberedOnly(id core.JobID, created time.Time) core.J
 		Holder: core.Holder{Attempt: 1, Node: "n1"},
 	}
 	job.BeginAttempt(created)
-	ts.scheduler.Jobs.Ring().AddJob(job)
+	ts.scheduler.Stats.Jobs.AddJob(job)
 	return id
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
 	"github.com/lingua-scheduler/lingua/internal/nodes"
 	"github.com/lingua-scheduler/lingua/internal/session"
+	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -33,6 +34,7 @@ type jobHandlers struct {
 	read       *convert.Reader
 	audio      *audio.Buffer
 	urls       audio.URLs
+	ring       *stats.JobRing // what this instance remembers
 	peers      *peerLists
 	bulk       *bulkGate
 }
@@ -271,11 +273,11 @@ func (h *jobHandlers) list(r *http.Request) (*wire.JobList, error) {
 		}
 		p.Tenant = &tenant
 	}
-	jobs, err := h.dispatcher.Jobs(r.Context(), p)
+	jobs, err := h.find(r.Context(), p)
 	if err != nil {
 		return nil, err
 	}
-	out := &wire.JobList{Jobs: make([]wire.Job, len(jobs)), SinceMS: h.dispatcher.Ring().Since().UnixMilli()}
+	out := &wire.JobList{Jobs: make([]wire.Job, len(jobs)), SinceMS: h.ring.Since().UnixMilli()}
 	for i := range jobs {
 		out.Jobs[i] = viewJob(r.Context(), jobs[i])
 	}
@@ -289,6 +291,27 @@ func (h *jobHandlers) list(r *http.Request) (*wire.JobList, error) {
 		out.NextCursor = encodeCursor("jobs", strconv.FormatInt(last.CreatedMS, 10), last.JobID)
 	}
 	return out, nil
+}
+
+// find returns the jobs that the store lists, and the ended ones that this instance remembers and the store does not list any more.
+func (h *jobHandlers) find(ctx context.Context, p store.ListParams) ([]*core.Job, error) {
+	jobs, err := h.dispatcher.Jobs(ctx, p)
+	if err != nil || p.State != 0 && !p.State.Terminal() {
+		return jobs, err
+	}
+	listed := make(map[core.JobID]bool, len(jobs))
+	for _, job := range jobs {
+		listed[job.ID] = true
+	}
+	for _, job := range h.ring.Search(&p) {
+		if !listed[job.ID] {
+			jobs = append(jobs, job)
+		}
+	}
+	if jobs = p.Page(jobs); p.Limit > 0 && len(jobs) > p.Limit {
+		jobs = jobs[:p.Limit]
+	}
+	return jobs, nil
 }
 
 // addFromPeers adds the jobs of the other instances to the answer of r: the store has the jobs that run, and each instance lists those

@@ -13,7 +13,6 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/convert"
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/dispatch"
-	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -169,11 +168,11 @@ func (h *jobHandlers) remembered(r *http.Request, id core.JobID) *wire.JobDecisi
 // rememberedHere is what this instance remembers of a job, as far as the caller may see it.
 func (h *jobHandlers) rememberedHere(ctx context.Context, id core.JobID) *wire.JobDecisions {
 	p, out := principalOf(ctx), &wire.JobDecisions{Decisions: []wire.Decision{}}
-	if job := h.dispatcher.Ring().Job(id); job != nil && p.SeesTenant(job.Tenant) {
+	if job := h.ring.Job(id); job != nil && p.SeesTenant(job.Tenant) {
 		view := viewJob(ctx, job)
 		out.Job = &view
 	}
-	for _, d := range h.dispatcher.Ring().Decisions(id) {
+	for _, d := range h.ring.Decisions(id) {
 		if p.SeesTenant(d.Tenant) {
 			out.Decisions = append(out.Decisions, viewDecision(&d, string(h.peers.bus.Instance()), p.AllTenants()))
 		}
@@ -182,7 +181,7 @@ func (h *jobHandlers) rememberedHere(ctx context.Context, id core.JobID) *wire.J
 }
 
 // viewDecision is a decision as the API shows it. A caller that sees one tenant does not learn of the nodes of others.
-func viewDecision(d *stats.Decision, instance string, allTenants bool) wire.Decision {
+func viewDecision(d *core.Decision, instance string, allTenants bool) wire.Decision {
 	v := wire.Decision{
 		AttemptID: d.Attempt, AtMS: d.AtMS, Instance: instance, NodeID: string(d.Node), PoolID: string(d.Pool),
 		Candidates: []wire.Candidate{}, Others: map[string]int{},

@@ -10,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
-	"github.com/lingua-scheduler/lingua/internal/stats"
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
@@ -182,7 +181,7 @@ func TestTenantsDoNotSeeDecisionsOfOthers(t *testing.T) {
 		}
 	}
 	// A node that has just become one of another tenant may be drawn still.
-	ts.scheduler.Jobs.Ring().AddDecision(&stats.Decision{
+	ts.scheduler.Stats.Jobs.AddDecision(&core.Decision{
 		Job: core.JobID(acme), Tenant: "acme", Attempt: 2, Node: "acme-1", Others: map[core.Reason]int{core.ReasonTenant: 1, core.ReasonFull: 1},
 		Candidates: []core.Candidate{{Node: "beta-1", Reason: core.ReasonTenant}, {Node: "acme-1"}},
 	})

@@ -82,6 +82,8 @@ type Options struct {
 	Stats      StatsReader
 	NodeSeries *stats.NodeSeries
 	NodeTable  *stats.NodeTable
+	// Remembered has the ended jobs and the decisions that this instance remembers.
+	Remembered *stats.JobRing
 	// Pools counts the nodes of the capability pools.
 	Pools *pools.Reader
 	// Tenants has the limits of tenants, and counts what they use.
@@ -175,7 +177,7 @@ func New(o Options) *Server {
 	}
 	s.jobs = &jobHandlers{
 		responder: p, dispatcher: o.Jobs, registry: o.Nodes, verifier: o.Verifier, sessions: o.Sessions, read: o.Read, audio: o.Audio,
-		urls: o.AudioURLs, peers: peers, bulk: bulk,
+		urls: o.AudioURLs, ring: o.Remembered, peers: peers, bulk: bulk,
 	}
 	s.sessions = &sessionHandlers{
 		responder: p, sessions: o.Sessions, auth: o.Auth, revocations: o.Revocations, peers: peers, read: o.Read,

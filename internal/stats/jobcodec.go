@@ -115,7 +115,7 @@ func decodeJob(entry string, job *core.Job) bool {
 	return d.ok
 }
 
-func encodeDecision(decision *Decision) string {
+func encodeDecision(decision *core.Decision) string {
 	var array [encodedSize]byte
 	buf := appendText(array[:0], decision.Job)
 	buf = appendText(buf, decision.Tenant)
@@ -123,7 +123,7 @@ func encodeDecision(decision *Decision) string {
 	buf = binary.AppendVarint(buf, decision.AtMS)
 	buf = appendText(buf, decision.Node)
 	buf = appendText(buf, decision.Pool)
-	first := decision.Candidates[:min(len(decision.Candidates), MaxCandidates)]
+	first := decision.Candidates[:min(len(decision.Candidates), core.MaxCandidates)]
 	buf = binary.AppendUvarint(buf, uint64(len(first)))
 	for i := range first {
 		buf = appendText(buf, first[i].Node)
@@ -157,7 +157,7 @@ func encodeDecision(decision *Decision) string {
 }
 
 // decodeDecision decodes an entry, and reports whether it could.
-func decodeDecision(entry string, decision *Decision) bool {
+func decodeDecision(entry string, decision *core.Decision) bool {
 	d := decoder{rest: entry, ok: true}
 	decision.Job, decision.Tenant = core.JobID(d.text()), core.TenantID(d.text())
 	decision.Attempt, decision.AtMS, decision.Node, decision.Pool = int(d.number()), d.signed(), core.NodeID(d.text()),

@@ -14,8 +14,6 @@ import (
 const (
 	// Size is how many ended jobs, and how many decisions, an instance remembers.
 	Size = 20_000
-	// MaxCandidates is how many candidates of a decision are remembered one by one; of the others it is counted how many had each reason.
-	MaxCandidates = 8
 	// maxAttempts is how many attempts of a job are remembered, the last ones.
 	maxAttempts = 8
 	// maxDetail is how many bytes of a node's own words are remembered.
@@ -142,39 +140,27 @@ func (r *JobRing) Job(id core.JobID) *core.Job {
 	return nil
 }
 
-// Decision is how a node was chosen for an attempt of a job.
-type Decision struct {
-	Job     core.JobID
-	Tenant  core.TenantID
-	Attempt int
-	AtMS    int64 // Unix milliseconds, on the clock of this instance
-	Node    core.NodeID
-	Pool    core.PoolID // the capability pool of the node; empty: none
-	// Candidates are the nodes that were drawn, the chosen one included, in the order in which they were: the first MaxCandidates of them.
-	// Others counts the rest by reason, without those that were not needed.
-	Candidates []core.Candidate
-	Others     map[core.Reason]int
-}
-
 // AddDecision remembers a decision. It keeps neither d nor its candidates, of which there may be any number.
-func (r *JobRing) AddDecision(d *Decision) {
+func (r *JobRing) AddDecision(d *core.Decision) {
 	if r != nil {
 		r.decisions.add(encodeDecision(d))
 	}
 }
 
 // Decisions returns the decisions about a job, in the order of its attempts.
-func (r *JobRing) Decisions(id core.JobID) []Decision {
+func (r *JobRing) Decisions(id core.JobID) []core.Decision {
 	if r == nil {
 		return nil
 	}
-	var found []Decision
+	var found []core.Decision
 	prefix := encodedID(id)
 	for _, entry := range r.decisions.all() {
-		if d := (Decision{}); strings.HasPrefix(entry, prefix) && decodeDecision(entry, &d) {
+		if d := (core.Decision{}); strings.HasPrefix(entry, prefix) && decodeDecision(entry, &d) {
 			found = append(found, d)
 		}
 	}
-	slices.SortStableFunc(found, func(a, b Decision) int { return cmp.Or(cmp.Compare(a.AtMS, b.AtMS), cmp.Compare(a.Attempt, b.Attempt)) })
+	slices.SortStableFunc(found, func(a, b core.Decision) int {
+		return cmp.Or(cmp.Compare(a.AtMS, b.AtMS), cmp.Compare(a.Attempt, b.Attempt))
+	})
 	return found
 }

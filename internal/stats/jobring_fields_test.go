@@ -23,7 +23,7 @@ func TestEntriesKeepEveryField(t *testing.T) {
 			return got
 		},
 	}.Check(t)
-	storetest.Fields[Decision]{Keep: func(t *testing.T, d Decision) (got Decision) {
+	storetest.Fields[core.Decision]{Keep: func(t *testing.T, d core.Decision) (got core.Decision) {
 		if !decodeDecision(encodeDecision(&d), &got) {
 			t.Fatal("the entry cannot be read")
 		}

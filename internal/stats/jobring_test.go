@@ -124,7 +124,7 @@ func TestTheOldestAreDropped(t *testing.T) {
 	r := NewJobRing()
 	for i := range Size + 10 {
 		r.AddJob(ended(i))
-		r.AddDecision(&Decision{Job: ended(i).ID, Attempt: 1, Node: "n1"})
+		r.AddDecision(&core.Decision{Job: ended(i).ID, Attempt: 1, Node: "n1"})
 	}
 	r.AddJob(ended(Size, func(j *core.Job) { j.State = core.StateFailed }))
 	found := r.Search(&store.ListParams{})
@@ -158,15 +158,15 @@ func TestDecisions(t *testing.T) {
 	for i := range 20 {
 		many = append(many, core.Candidate{Node: core.NodeID(fmt.Sprint("n", i)), Reason: []core.Reason{core.ReasonFull, core.ReasonDrained, core.ReasonNone}[i%3]})
 	}
-	first := Decision{Job: "j", Tenant: "acme", Attempt: 1, AtMS: 1_700_000_000_000, Node: "n3", Pool: "gold", Candidates: many[:3]}
-	r.AddDecision(&Decision{Job: "j", Tenant: "acme", Attempt: 2, AtMS: 1_700_000_000_001, Node: "n5", Candidates: many, Others: map[core.Reason]int{core.ReasonStale: 2, core.ReasonFull: 1}})
+	first := core.Decision{Job: "j", Tenant: "acme", Attempt: 1, AtMS: 1_700_000_000_000, Node: "n3", Pool: "gold", Candidates: many[:3]}
+	r.AddDecision(&core.Decision{Job: "j", Tenant: "acme", Attempt: 2, AtMS: 1_700_000_000_001, Node: "n5", Candidates: many, Others: map[core.Reason]int{core.ReasonStale: 2, core.ReasonFull: 1}})
 	r.AddDecision(&first)
-	r.AddDecision(&Decision{Job: "j2", Attempt: 1})
-	second := Decision{
-		Job: "j", Tenant: "acme", Attempt: 2, AtMS: 1_700_000_000_001, Node: "n5", Candidates: many[:MaxCandidates],
+	r.AddDecision(&core.Decision{Job: "j2", Attempt: 1})
+	second := core.Decision{
+		Job: "j", Tenant: "acme", Attempt: 2, AtMS: 1_700_000_000_001, Node: "n5", Candidates: many[:core.MaxCandidates],
 		Others: map[core.Reason]int{core.ReasonStale: 2, core.ReasonFull: 1 + 4, core.ReasonDrained: 4},
 	}
-	if diff := cmp.Diff([]Decision{first, second}, r.Decisions("j")); diff != "" {
+	if diff := cmp.Diff([]core.Decision{first, second}, r.Decisions("j")); diff != "" {
 		t.Errorf("decisions (-want +got):\n%s", diff)
 	}
 }
@@ -227,7 +227,7 @@ func TestCodec(t *testing.T) {
 		damaged := []byte(entry)
 		damaged[rapid.IntRange(0, len(entry)-1).Draw(t, "at")] ^= byte(rapid.IntRange(1, 255).Draw(t, "bits"))
 		decodeJob(string(damaged), new(core.Job)) // it may not panic
-		decodeDecision(string(damaged), new(Decision))
+		decodeDecision(string(damaged), new(core.Decision))
 	})
 }
 
@@ -241,7 +241,7 @@ func TestConcurrentUse(t *testing.T) {
 			for i := range 300 {
 				job := ended(g*1000 + i)
 				r.AddJob(job)
-				r.AddDecision(&Decision{Job: job.ID, Attempt: 1})
+				r.AddDecision(&core.Decision{Job: job.ID, Attempt: 1})
 				if i%50 == 0 {
 					found := r.Search(&store.ListParams{})
 					if !slices.ContainsFunc(found, func(j *core.Job) bool { return j.ID == job.ID }) || len(r.Decisions(job.ID)) != 1 {
@@ -259,15 +259,15 @@ func TestNilRingRemembersNothing(t *testing.T) {
 	t.Parallel()
 	var r *JobRing
 	r.AddJob(ended(1))
-	r.AddDecision(&Decision{})
+	r.AddDecision(&core.Decision{})
 	if r.Search(&store.ListParams{}) != nil || r.Job("x") != nil || r.Decisions("x") != nil {
 		t.Error("it remembers something")
 	}
 }
 
 // typicalDecision has the candidates of an ordinary selection: two drawn, one chosen.
-func typicalDecision(job *core.Job) *Decision {
-	return &Decision{
+func typicalDecision(job *core.Job) *core.Decision {
+	return &core.Decision{
 		Job: job.ID, Tenant: job.Tenant, Attempt: 1, AtMS: start.UnixMilli(), Node: "gpu-node-0001",
 		Candidates: []core.Candidate{{Node: "gpu-node-0001"}, {Node: "gpu-node-0002"}},
 	}

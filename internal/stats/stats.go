@@ -102,6 +102,26 @@ func New(o Options) *Stats {
 	return s
 }
 
+// Observer passes what becomes of requests and jobs on to what counts and remembers them. It is a dispatch.Observer.
+type Observer struct {
+	*Counter
+	jobs *JobRing
+}
+
+// Observer returns the observer of this instance.
+func (s *Stats) Observer() Observer { return Observer{s.Counter, s.Jobs} }
+
+// NodeSelected remembers how a node was chosen.
+func (o Observer) NodeSelected(d core.Decision) { o.jobs.AddDecision(&d) }
+
+// JobEnded remembers a job that has ended, and counts it unless it is a test job.
+func (o Observer) JobEnded(job *core.Job) {
+	o.jobs.AddJob(job)
+	if !job.Probe {
+		o.Counter.JobEnded(job)
+	}
+}
+
 // Run runs the parts until the context ends.
 func (s *Stats) Run(ctx context.Context) {
 	var parts sync.WaitGroup
