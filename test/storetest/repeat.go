@@ -162,44 +162,12 @@ func (r RepeatingStore) SaveSession(ctx context.Context, p store.SaveParams) (bo
 	return r.Store.SaveSession(ctx, p)
 }
 
-// SaveCounts implements store.Stats.
-func (r RepeatingStore) SaveCounts(ctx context.Context, p store.CountsParams) error {
-	if err := r.Store.SaveCounts(ctx, p); err != nil {
-		return err
+// WriteValue implements store.Values.
+func (r RepeatingStore) WriteValue(ctx context.Context, p store.WriteValueParams) (bool, error) {
+	if written, err := r.Store.WriteValue(ctx, p); err != nil || !written {
+		return written, err
 	}
-	return r.Store.SaveCounts(ctx, p)
-}
-
-// SaveSnapshot implements store.Stats.
-func (r RepeatingStore) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool, error) {
-	if saved, err := r.Store.SaveSnapshot(ctx, p); err != nil {
-		return saved, err
-	}
-	return r.Store.SaveSnapshot(ctx, p)
-}
-
-// SaveHistory implements store.Stats.
-func (r RepeatingStore) SaveHistory(ctx context.Context, p store.HistoryParams) (bool, error) {
-	if saved, err := r.Store.SaveHistory(ctx, p); err != nil {
-		return saved, err
-	}
-	return r.Store.SaveHistory(ctx, p)
-}
-
-// PublishSetting implements store.Settings.
-func (r RepeatingStore) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
-	if s, err := r.Store.PublishSetting(ctx, p); err != nil {
-		return s, err
-	}
-	return r.Store.PublishSetting(ctx, p)
-}
-
-// RestoreSetting implements store.Settings.
-func (r RepeatingStore) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
-	if s, err := r.Store.RestoreSetting(ctx, name, lost); err != nil {
-		return s, err
-	}
-	return r.Store.RestoreSetting(ctx, name, lost)
+	return r.Store.WriteValue(ctx, p)
 }
 
 // Announce implements store.Instances.
