@@ -283,7 +283,7 @@ type Change struct {
 	Removed bool
 	Now     NodeStatus // when not removed
 	Mark    *Mark      // a service of the node was marked; Now is empty then
-	// Revoked says that a revocation was added, and names no node. It only makes instances fast: RevocationVersion shows every change.
+	// Revoked says that a revocation was added, and names no node. It only makes instances fast: their version shows every change.
 	Revoked bool
 	// Setting is the name of a setting that was announced, and names no node. It only makes instances fast, too: its version shows
 	// every change.

@@ -179,10 +179,10 @@ func testRevocationFields(t *testing.T, h *Harness) {
 			entries++
 			name := r.Name
 			r.Name = fmt.Sprint(name, entries)
-			if err := h.Store.RestoreRevocations(t.Context(), []store.Revocation{r}); err != nil {
+			if _, err := h.Store.PutRevocations(t.Context(), store.PutRevocationsParams{Entries: []store.Revocation{r}}); err != nil {
 				t.Fatal(err)
 			}
-			page, err := h.Store.ReadRevocations(t.Context(), time.Time{})
+			page, err := h.Store.ReadRevocations(t.Context(), time.Time{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

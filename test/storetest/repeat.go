@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -212,20 +213,18 @@ func (r RepeatingStore) RemoveInbox(ctx context.Context, id core.InstanceID) (bo
 	return r.Store.RemoveInbox(ctx, id)
 }
 
-// AddRevocation implements store.Revocations.
-func (r RepeatingStore) AddRevocation(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
-	if added, err := r.Store.AddRevocation(ctx, p); err != nil {
-		return added, err
+// PutRevocations implements store.Revocations. An entry that is put back is there already the second time.
+func (r RepeatingStore) PutRevocations(ctx context.Context, p store.PutRevocationsParams) ([]store.Revocation, error) {
+	first, err := r.Store.PutRevocations(ctx, p)
+	if err != nil {
+		return first, err
 	}
-	return r.Store.AddRevocation(ctx, p)
-}
-
-// RestoreRevocations implements store.Revocations.
-func (r RepeatingStore) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
-	if err := r.Store.RestoreRevocations(ctx, entries); err != nil {
-		return err
+	second, err := r.Store.PutRevocations(ctx, p)
+	for i := range second { // a new entry is added again, with a later time
+		at := slices.IndexFunc(first, func(f store.Revocation) bool { return f.RevocationTarget == second[i].RevocationTarget })
+		first[at] = second[i]
 	}
-	return r.Store.RestoreRevocations(ctx, entries)
+	return first, err
 }
 
 // Enqueue implements store.Waiting. The first result says whether the waiter is the first of its class, and why it was refused.

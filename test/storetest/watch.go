@@ -74,7 +74,7 @@ func testWatchRemovals(t *testing.T, h *Harness) {
 func testWatchRevocations(t *testing.T, h *Harness) {
 	changes := h.watch(t)
 	revoked := store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedKID, Name: "key-1"}, Now: true}
-	if _, err := h.Store.AddRevocation(t.Context(), store.AddRevocationParams{Revocation: revoked}); err != nil {
+	if _, err := h.Store.PutRevocations(t.Context(), store.PutRevocationsParams{Entries: []store.Revocation{revoked}}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(store.Change{Revoked: true}, <-changes); diff != "" {

@@ -98,7 +98,7 @@ func periodicCalls(t *testing.T, s *redisstore.Store, nodes bool) []periodicCall
 			return err
 		}, digests},
 		{"version of the revocations", func() error {
-			_, err := s.RevocationVersion(ctx)
+			_, err := s.ReadRevocations(ctx, time.Time{}, new(string))
 			return err
 		}, map[string]int64{"get": 1}},
 		{"snapshot that is known", read(store.ValueQuery{Key: snapshot.Key, Known: known[snapshot.Key]}, false), map[string]int64{"hmget": 1}},

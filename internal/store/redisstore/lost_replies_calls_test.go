@@ -200,10 +200,8 @@ func acquireLock(holder string) func(ctx context.Context, s *redisstore.Store, x
 	}
 }
 
-func (x *subject) revocation() store.AddRevocationParams {
-	return store.AddRevocationParams{Keep: time.Hour, Revocation: store.Revocation{
-		RevocationTarget: store.RevocationTarget{Kind: store.RevokedKey, Name: x.name}, Reason: "because",
-	}}
+func (x *subject) revocation() store.Revocation {
+	return store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedKey, Name: x.name}, Reason: "because"}
 }
 
 // writeValue writes a value with the name of the subject.
@@ -239,13 +237,16 @@ var boardLostReplies = []lostReply{
 		Key: store.ValueKey{Kind: store.SettingValue}, Parts: map[string][]byte{"generation": []byte("1"), store.BodyPart: []byte("body")}, Replaces: new(string),
 	})},
 	{name: "add revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		r, err := s.AddRevocation(ctx, x.revocation())
-		return fmt.Sprint(r.RevocationTarget, r.Reason, !r.At.IsZero(), !r.Until.IsZero()), err
+		put, err := s.PutRevocations(ctx, store.PutRevocationsParams{Entries: []store.Revocation{x.revocation()}, Keep: time.Hour})
+		if err != nil || len(put) != 1 {
+			return "", fmt.Errorf("%v were added: %w", put, err)
+		}
+		return fmt.Sprint(put[0].RevocationTarget, put[0].Reason, !put[0].At.IsZero(), !put[0].Until.IsZero()), nil
 	}},
 	{name: "restore revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		r := x.revocation().Revocation
+		r := x.revocation()
 		r.At = time.UnixMicro(1_700_000_000_000_000)
-		return "", s.RestoreRevocations(ctx, []store.Revocation{r})
+		return "", errOf(s.PutRevocations(ctx, store.PutRevocationsParams{Entries: []store.Revocation{r}}))
 	}},
 	// This counts calls by design. A repeated call is refused earlier, never later.
 	{name: "allow", command: "allow", prepare: withNothing, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {

@@ -145,12 +145,11 @@ func storeCalls() []storeCall {
 			return errors.Join(errOf(s.ReadLog(ctx, store.EventLog, store.ReadLogParams{After: "0-1", Limit: 9})),
 				errOf(s.ReadLog(ctx, store.AuditLog, store.ReadLogParams{Limit: 9})))
 		}},
-		{"AddRevocation", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.AddRevocation(ctx, store.AddRevocationParams{Revocation: revocation, Keep: time.Hour}))
+		{"PutRevocations", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.PutRevocations(ctx, store.PutRevocationsParams{Entries: []store.Revocation{revocation}, Keep: time.Hour}))
 		}},
-		{"RevocationVersion", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.RevocationVersion(ctx)) }},
 		{"ReadRevocations", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.ReadRevocations(ctx, time.Time{}))
+			return errors.Join(errOf(s.ReadRevocations(ctx, time.Time{}, nil)), errOf(s.ReadRevocations(ctx, time.Time{}, new(string))))
 		}},
 		{"Announce", func(ctx context.Context, s *redisstore.Store) error {
 			return s.Announce(ctx, store.AnnounceParams{ID: sample, Body: []byte("{}"), TTL: time.Minute})
