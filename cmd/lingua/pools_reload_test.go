@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/lingua-scheduler/lingua/internal/store"
+	"github.com/lingua-scheduler/lingua/internal/pools"
 	"github.com/lingua-scheduler/lingua/test/redistest"
 	"github.com/lingua-scheduler/lingua/wire"
 )
@@ -104,7 +104,7 @@ func TestServeWithUnusablePools(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	for body, want := range map[string]string{`{"pools":[{"id":"x"}],"later":1}`: `unknown field "later"`, `{"buckets":-1}`: "-1 is not a number of pools"} {
-		digest := store.SettingDigest([]byte(body))
+		digest := pools.Digest([]byte(body))
 		if _, err := redis.Do("HSET", "lingua:v1:settings:pools", "generation", "7", "body", body, "digests", digest); err != nil {
 			t.Fatal(err)
 		}

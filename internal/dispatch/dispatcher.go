@@ -88,7 +88,7 @@ type Store interface {
 	store.Ledger
 	store.LeaseReader
 	store.Jobs
-	store.LastNodes
+	store.Values
 	store.Waiting
 	store.Clocks
 	store.Locks

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
+	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
 // PreviousJob is where the job before a request's ran, within the same session.
@@ -27,7 +28,7 @@ func (s *spreader) prepare(ctx context.Context, r *Request) (previous core.NodeI
 	avoid := time.Since(r.Previous.At) < s.window
 	if s.isStored(&r.Spec) {
 		var err error
-		if previous, err = s.store.LastNode(ctx, r.SessionRef().SessionKey); err != nil {
+		if previous, err = s.readLastNode(ctx, &r.Spec); err != nil {
 			s.store.RecordError("last_node", err) // the job is not spread; the reservation shows whether the store is available
 		}
 		avoid = true // it expires in the store
@@ -43,9 +44,22 @@ func (s *spreader) delivered(ctx context.Context, job *core.Job) {
 	if !s.isStored(&job.Spec) {
 		return
 	}
-	if err := s.store.SetLastNode(ctx, job.SessionRef().SessionKey, job.Node, s.window); err != nil {
+	if _, err := s.store.WriteValue(ctx, store.WriteValueParams{
+		Key: lastNodeKey(&job.Spec), Parts: map[string][]byte{store.BodyPart: []byte(job.Node)}, TTL: s.window,
+	}); err != nil {
 		s.store.RecordError("last_node", err)
 	}
+}
+
+// lastNodeKey is where the store has the last node of a job's session.
+func lastNodeKey(spec *core.Spec) store.ValueKey {
+	return store.ValueKey{Kind: store.LastNodeValue, Name: spec.SessionRef().SessionKey.String()}
+}
+
+// readLastNode reads the last node of a job's session; empty: there is none, or that was long ago.
+func (s *spreader) readLastNode(ctx context.Context, spec *core.Spec) (core.NodeID, error) {
+	last, err := store.ReadValue(ctx, s.store, store.ValueQuery{Key: lastNodeKey(spec)})
+	return core.NodeID(last.Parts[store.BodyPart]), err
 }
 
 // lastNode returns the node that a request would avoid, as far as the store knows it.

@@ -73,7 +73,7 @@ func TestResumeOfANodeThatIsGone(t *testing.T) {
 			_, err := h.registry.Drain(t.Context(), id, false)
 			wantCode(t, err, wire.NotFound)
 		}
-		page, err := h.mem.ReadRevocations(t.Context(), time.Time{})
+		page, err := h.mem.ReadRevocations(t.Context(), time.Time{}, nil)
 		if err != nil || page.Count != 1 || h.registry.RemembersDrain("a") {
 			t.Errorf("%v, %d entries, still drained %v", err, page.Count, h.registry.RemembersDrain("a"))
 		}

@@ -40,7 +40,7 @@ var startBackoff = run.Backoff{Min: 50 * time.Millisecond, Max: time.Second}
 
 // Options are the parts that a Follower uses.
 type Options struct {
-	Store  store.Settings
+	Store  store.Values
 	Fleet  *fleet.Fleet
 	Events *journal.Events
 	Log    *slog.Logger
@@ -53,10 +53,12 @@ type Follower struct {
 	announcements
 
 	mu      sync.Mutex // serialises changes
-	setting store.Setting
+	setting Setting
 	file    []byte // the division of the configuration of this instance
 	pending bool   // the division of the configuration is still to be published
 	failing bool   // the last read failed
+
+	unreadable string // the version of the setting that could not be read last
 }
 
 // State is what this instance knows of the division.
@@ -90,7 +92,7 @@ func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	calls := context.WithoutCancel(ctx) // the store limits the time of a call
-	var setting store.Setting
+	var setting Setting
 	var err error
 	if !startBackoff.Retry(ctx, func() error {
 		setting, err = f.readFirst(calls, division.Enabled())
@@ -111,10 +113,27 @@ func (f *Follower) Start(ctx context.Context, division *core.Pools) error {
 	return nil
 }
 
+// load reads the setting, without its body and its digests if it is the known one. The caller holds the lock.
+func (f *Follower) load(ctx context.Context, known Setting) (Setting, error) {
+	stored, err := store.ReadValue(ctx, f.Store, store.ValueQuery{Key: settingKey, Known: known.version})
+	if err != nil {
+		return Setting{}, err
+	}
+	if stored.Parts == nil && stored.Version != "" {
+		return Setting{Generation: known.Generation, Digest: known.Digest, version: known.version}, nil
+	}
+	setting, readable := parseSetting(stored)
+	if !readable && f.unreadable != stored.Version {
+		f.unreadable = stored.Version
+		f.Log.Warn("the pools in the store cannot be read; those of an instance that knows them replace them", "setting", settingName)
+	}
+	return setting, nil
+}
+
 // readFirst reads the setting, and publishes the division of the configuration if it has pools. A setting that this instance cannot use is
 // not replaced.
-func (f *Follower) readFirst(ctx context.Context, hasPools bool) (store.Setting, error) {
-	setting, err := f.Store.LoadSetting(ctx, settingName, store.Setting{})
+func (f *Follower) readFirst(ctx context.Context, hasPools bool) (Setting, error) {
+	setting, err := f.load(ctx, Setting{})
 	switch {
 	case err != nil:
 		return setting, err
@@ -122,21 +141,24 @@ func (f *Follower) readFirst(ctx context.Context, hasPools bool) (store.Setting,
 	case hasPools:
 		return f.publish(ctx, setting, false)
 	case setting.Generation == 0:
-		f.Store.AnnounceSetting(ctx, settingName) // if the store was emptied, instances that know the setting restore it now
+		// If the store was emptied, instances that know the setting restore it now.
+		_, err = f.Store.WriteValue(ctx, store.WriteValueParams{Key: settingKey, Announce: true})
 	}
-	return setting, nil
+	return setting, err
 }
 
 // publish publishes the division of the configuration, and returns what is in force after that. The caller holds the lock.
-func (f *Follower) publish(ctx context.Context, before store.Setting, force bool) (store.Setting, error) {
-	setting, err := f.Store.PublishSetting(ctx, store.SettingParams{Name: settingName, Body: f.file, Force: force, Known: f.setting})
+func (f *Follower) publish(ctx context.Context, before Setting, force bool) (Setting, error) {
+	setting, err := replaceSetting(ctx, f.Store, func(current *Setting) (Setting, bool) {
+		return current.published(f.file, force, &f.setting)
+	})
 	if err == nil && setting.Generation != before.Generation && bytes.Equal(setting.Body, f.file) {
 		f.recordChange(setting, "")
 	}
 	return setting, err
 }
 
-func (f *Follower) recordChange(s store.Setting, why string) {
+func (f *Follower) recordChange(s Setting, why string) {
 	f.Events.Record(store.Event{Kind: store.EventPoolsChanged, Detail: fmt.Sprintf("generation %d%s", s.Generation, why)})
 }
 
@@ -163,7 +185,7 @@ func (f *Follower) Compare(ctx context.Context, division *core.Pools, demanded b
 		}
 		return InForce, nil
 	}
-	setting, err := f.Store.LoadSetting(ctx, settingName, f.setting)
+	setting, err := f.load(ctx, f.setting)
 	if err != nil {
 		return InForce, err
 	}
@@ -210,7 +232,7 @@ func (f *Follower) Run(ctx context.Context) {
 
 // follow reads the setting and adopts it. The caller holds the lock.
 func (f *Follower) follow(ctx context.Context) {
-	setting, err := f.Store.LoadSetting(ctx, settingName, f.setting)
+	setting, err := f.load(ctx, f.setting)
 	switch {
 	case err != nil:
 	case f.pending:
@@ -239,18 +261,18 @@ func (f *Follower) follow(ctx context.Context) {
 
 // isLost reports whether the store was emptied, or has lost the setting in a failover: it has an earlier one, or another of the same
 // generation, which somebody published who did not know ours. The caller holds the lock.
-func (f *Follower) isLost(stored store.Setting) bool {
+func (f *Follower) isLost(stored Setting) bool {
 	return stored.Generation < f.setting.Generation || stored.Generation == f.setting.Generation && stored.Digest != f.setting.Digest
 }
 
 // restore writes the setting that the store has lost, and returns what is in force after that. If another has its generation, ours gets the
 // next one, so that the instances that have adopted the other one notice. The caller holds the lock.
-func (f *Follower) restore(ctx context.Context, stored store.Setting) (store.Setting, error) {
+func (f *Follower) restore(ctx context.Context, stored Setting) (Setting, error) {
 	lost := f.setting
 	if stored.Generation == lost.Generation {
 		lost.Generation++
 	}
-	setting, err := f.Store.RestoreSetting(ctx, settingName, lost)
+	setting, err := replaceSetting(ctx, f.Store, func(current *Setting) (Setting, bool) { return current.restored(&lost) })
 	if err == nil && setting.Digest == f.setting.Digest {
 		f.Log.Warn("the store had lost the pools: they are restored", "generation", setting.Generation, "found", stored.Generation)
 		if setting.Generation != f.setting.Generation {
@@ -262,13 +284,14 @@ func (f *Follower) restore(ctx context.Context, stored store.Setting) (store.Set
 
 // adopt divides the fleet by a setting, unless it is in force. A setting that this instance does not understand is an error and leaves the
 // fleet as it is. The caller holds the lock.
-func (f *Follower) adopt(setting store.Setting) error {
+func (f *Follower) adopt(setting Setting) error {
 	if setting.Body == nil { // it is in force
 		setting = f.setting
 	}
 	next := State{Generation: setting.Generation, Division: f.State().Division, FileDiffers: differs(setting, f.file)}
 	if setting.Generation == f.setting.Generation && setting.Digest == f.setting.Digest {
 		next.Problem = f.State().Problem
+		f.setting.version = setting.version
 		f.state.Store(&next)
 		return nil
 	}
@@ -289,7 +312,7 @@ func (f *Follower) adopt(setting store.Setting) error {
 }
 
 // differs reports whether a configuration has another division than a setting. A setting that was never published has no pools.
-func differs(s store.Setting, file []byte) bool {
+func differs(s Setting, file []byte) bool {
 	if s.Generation == 0 {
 		return !bytes.Equal(encode(&core.Pools{}), file)
 	}

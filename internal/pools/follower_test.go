@@ -28,7 +28,7 @@ var timing = store.Timing{Presence: 15 * time.Second, ReservedTTL: 5 * time.Seco
 
 // sharedStore is what several followers share.
 type sharedStore interface {
-	store.Settings
+	store.Values
 	store.NodeReader
 }
 
@@ -38,7 +38,7 @@ type faultyStore struct {
 	watched *memstore.Store // that announces
 
 	mu       sync.Mutex
-	settings store.Settings
+	values   store.Values
 	isAway   bool
 	isSilent bool // announcements are lost
 	loads    int
@@ -46,18 +46,18 @@ type faultyStore struct {
 
 func newFaulty() *faultyStore {
 	watched := memstore.New(timing)
-	return &faultyStore{NodeReader: watched, watched: watched, settings: memstore.New(timing)}
+	return &faultyStore{NodeReader: watched, watched: watched, values: memstore.New(timing)}
 }
 
 var errAway = errors.New("the store is away")
 
-func (f *faultyStore) current() (store.Settings, error) {
+func (f *faultyStore) current() (store.Values, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.isAway {
 		return nil, errAway
 	}
-	return f.settings, nil
+	return f.values, nil
 }
 
 // set changes a fault.
@@ -70,7 +70,7 @@ func (f *faultyStore) set(fault *bool, value bool) {
 func (f *faultyStore) empty() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.settings = memstore.New(timing)
+	f.values = memstore.New(timing)
 }
 
 // loaded returns how often the setting was read.
@@ -80,41 +80,29 @@ func (f *faultyStore) loaded() int {
 	return f.loads
 }
 
-func (f *faultyStore) LoadSetting(ctx context.Context, name string, known store.Setting) (store.Setting, error) {
+func (f *faultyStore) ReadValues(ctx context.Context, queries ...store.ValueQuery) ([]store.Value, error) {
 	s, err := f.current()
 	if err != nil {
-		return store.Setting{}, err
+		return nil, err
 	}
 	f.mu.Lock()
 	f.loads++
 	f.mu.Unlock()
-	return s.LoadSetting(ctx, name, known)
+	return s.ReadValues(ctx, queries...)
 }
 
-func (f *faultyStore) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
+func (f *faultyStore) WriteValue(ctx context.Context, p store.WriteValueParams) (bool, error) {
 	s, err := f.current()
 	if err != nil {
-		return store.Setting{}, err
+		return false, err
 	}
-	defer f.AnnounceSetting(ctx, name)
-	return s.RestoreSetting(ctx, name, lost)
-}
-
-func (f *faultyStore) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
-	s, err := f.current()
-	if err != nil {
-		return store.Setting{}, err
-	}
-	defer f.AnnounceSetting(ctx, p.Name)
-	return s.PublishSetting(ctx, p)
-}
-
-func (f *faultyStore) AnnounceSetting(ctx context.Context, name string) {
+	written, err := s.WriteValue(ctx, p)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.isAway && !f.isSilent {
-		f.watched.AnnounceSetting(ctx, name)
+	if written && p.Announce && !f.isSilent {
+		_, _ = f.watched.WriteValue(ctx, store.WriteValueParams{Key: p.Key, Announce: true})
 	}
+	return written, err
 }
 
 // instance is one instance that follows the settings.
@@ -125,11 +113,11 @@ type instance struct {
 }
 
 // newInstance makes an instance that has not started.
-func newInstance(settings store.Settings) *instance {
+func newInstance(values store.Values) *instance {
 	f := fleet.New(time.Minute)
 	log := slog.New(slog.DiscardHandler)
 	return &instance{fleet: f, Follower: pools.New(pools.Options{
-		Store: settings, Fleet: f, Log: log,
+		Store: values, Fleet: f, Log: log,
 		Events: journal.NewEvents("i", prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"}), log),
 	})}
 }

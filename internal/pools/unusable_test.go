@@ -11,7 +11,6 @@ import (
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/pools"
-	"github.com/lingua-scheduler/lingua/internal/store"
 	"github.com/lingua-scheduler/lingua/internal/store/memstore"
 )
 
@@ -41,7 +40,7 @@ func TestUnusablePoolsWhileRunning(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				shared := memstore.New(timing)
 				a := start(t, shared, "x")
-				if _, err := shared.PublishSetting(t.Context(), store.SettingParams{Name: "pools", Body: []byte(body)}); err != nil {
+				if _, err := pools.PublishBody(t.Context(), shared, body); err != nil {
 					t.Fatal(err)
 				}
 				for range 2 {
@@ -63,14 +62,14 @@ func TestUnusablePoolsAtStart(t *testing.T) {
 	for name, body := range unusable {
 		for _, own := range [][]core.PoolID{nil, {"x"}} {
 			shared := memstore.New(timing)
-			if _, err := shared.PublishSetting(t.Context(), store.SettingParams{Name: "pools", Body: []byte(body)}); err != nil {
+			if _, err := pools.PublishBody(t.Context(), shared, body); err != nil {
 				t.Fatal(err)
 			}
 			i := newInstance(shared)
 			if err := i.Start(t.Context(), file(own...)); err == nil || !strings.Contains(err.Error(), "generation 1") || !strings.Contains(err.Error(), "lingua config reload --publish-pools") {
 				t.Errorf("%s, with a file of %v: %v", name, own, err)
 			}
-			if s, err := shared.LoadSetting(t.Context(), "pools", store.Setting{}); err != nil || s.Generation != 1 || string(s.Body) != body {
+			if s, err := pools.Stored(t.Context(), shared); err != nil || s.Generation != 1 || string(s.Body) != body {
 				t.Errorf("%s: %+v, %v, want what was there", name, s, err)
 			}
 		}

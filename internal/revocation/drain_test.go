@@ -152,7 +152,7 @@ func TestRevocationsAreRestoredFirst(t *testing.T) {
 		}
 		s.failDrain.Store(true)
 		time.Sleep(2 * time.Second)
-		if page, err := st.ReadRevocations(t.Context(), time.Time{}); err != nil || page.Count != 2 {
+		if page, err := st.ReadRevocations(t.Context(), time.Time{}, nil); err != nil || page.Count != 2 {
 			t.Errorf("%v, %d entries are back, want 2", err, page.Count)
 		}
 		s.failDrain.Store(false)

@@ -167,19 +167,19 @@ func (f *Follower) Add(ctx context.Context, r store.Revocation) (store.Revocatio
 			r.Unknown = old.Since()
 		}
 	}
-	p := store.AddRevocationParams{Revocation: r}
+	keep := time.Duration(0) // for ever
 	switch r.Kind {
 	case store.RevokedSession, store.RevokedKID:
-		p.Keep = tokenLifetime
+		keep = tokenLifetime
 	case store.DrainedNode:
-		p.Keep = keepDrain
+		keep = keepDrain
 	case store.RevokedLogin:
-		p.Keep = auth.MaxLoginTTL
+		keep = auth.MaxLoginTTL
 		if !r.Until.IsZero() { // it expires then anyway; the clocks of the store and of other instances may differ from this one
-			p.Keep = min(p.Keep, time.Until(r.Until)+loginMargin)
+			keep = min(keep, time.Until(r.Until)+loginMargin)
 		}
 	}
-	return f.add(ctx, p)
+	return f.add(ctx, r, keep)
 }
 
 // Lift lifts the revocation of a target. The logins that it ended stay ended: another entry keeps that until the last one has expired.
@@ -193,20 +193,19 @@ func (f *Follower) Lift(ctx context.Context, t store.RevocationTarget, by string
 			return err
 		}
 	}
-	_, err := f.add(ctx, store.AddRevocationParams{
-		Revocation: store.Revocation{RevocationTarget: t, Lifted: true, By: by}, Keep: keepLifted,
-	})
+	_, err := f.add(ctx, store.Revocation{RevocationTarget: t, Lifted: true, By: by}, keepLifted)
 	return err
 }
 
-func (f *Follower) add(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
-	p.After = f.Latest()
-	added, err := f.store.AddRevocation(ctx, p)
+// add adds a new entry, which is kept for a time; 0: for ever.
+func (f *Follower) add(ctx context.Context, r store.Revocation, keep time.Duration) (store.Revocation, error) {
+	added, err := f.store.PutRevocations(ctx, store.PutRevocationsParams{Entries: []store.Revocation{r}, Keep: keep, After: f.Latest()})
 	f.recordWrite()
-	if err == nil {
-		f.apply([]store.Revocation{added}, added.At)
+	if err != nil || len(added) == 0 {
+		return r, err
 	}
-	return added, err
+	f.apply(added, added[0].At)
+	return added[0], nil
 }
 
 // recordWrite records that this instance has written to the store.
@@ -265,35 +264,34 @@ func (f *Follower) ReadSoon() {
 func (f *Follower) Read(ctx context.Context) error {
 	f.reading.Lock()
 	defer f.reading.Unlock()
-	version, err := f.store.RevocationVersion(ctx)
-	if err != nil {
-		return err
-	}
-	after, needed := f.nextRead(version)
-	if !needed {
+	after, known := f.nextRead()
+	page, err := f.readFrom(ctx, after, known)
+	if err == nil && known != nil && page.Version == *known {
 		return nil
 	}
-	page, err := f.readFrom(ctx, after)
 	if err == nil && !after.IsZero() && page.Count != f.list.len() { // something is missing, here or there
 		after = time.Time{}
-		page, err = f.readFrom(ctx, after)
+		page, err = f.readFrom(ctx, after, nil)
 	}
 	if err == nil {
 		err = f.restoreDrains(ctx)
 	}
 	if err != nil {
-		f.recordWrite() // it is to be read again, whatever the version is
+		if known == nil {
+			f.recordWrite() // it is to be read again, whatever the version is
+		}
 		return err
 	}
 	f.recordRead(page, after.IsZero())
 	return nil
 }
 
-// readFrom reads the entries after a time. If it reads all, it puts back what this instance had before and the store has lost.
-func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.RevocationPage, error) {
+// readFrom reads the entries after a time, unless the version of the list is the known one. If it reads all, it puts back what this
+// instance had before and the store has lost.
+func (f *Follower) readFrom(ctx context.Context, after time.Time, known *string) (store.RevocationPage, error) {
 	before := f.Latest() // all until then was in the store
-	page, err := f.store.ReadRevocations(ctx, after)
-	if err != nil {
+	page, err := f.store.ReadRevocations(ctx, after, known)
+	if err != nil || known != nil && page.Version == *known {
 		return page, err
 	}
 	f.apply(page.Entries, page.Now)
@@ -311,7 +309,8 @@ func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.Revocat
 			f.unsure = append(f.unsure, lost[i].Name)
 		}
 	}
-	return page, f.store.RestoreRevocations(ctx, lost)
+	_, err = f.store.PutRevocations(ctx, store.PutRevocationsParams{Entries: lost})
+	return page, err
 }
 
 // restoreDrains makes the records of nodes agree with the list after the store has lost entries of theirs: with those it has lost the
@@ -320,7 +319,7 @@ func (f *Follower) readFrom(ctx context.Context, after time.Time) (store.Revocat
 func (f *Follower) restoreDrains(ctx context.Context) error {
 	written := make(map[string]bool)
 	for changed := len(f.unsure) > 0; changed; {
-		page, err := f.store.ReadRevocations(ctx, time.Time{})
+		page, err := f.store.ReadRevocations(ctx, time.Time{}, nil)
 		if err != nil {
 			return err
 		}
@@ -342,21 +341,24 @@ func (f *Follower) restoreDrains(ctx context.Context) error {
 	return nil
 }
 
-// nextRead decides what is to be read now that the store's list has a version: the entries after a time, or with the zero time all.
-func (f *Follower) nextRead(version string) (after time.Time, needed bool) {
+// nextRead decides what is to be read: the entries after a time, or with the zero time all, if the version is another than the known one.
+// Nil: in any case.
+func (f *Follower) nextRead() (after time.Time, known *string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	due, written := time.Since(f.completed) >= completeInterval, f.written
 	f.written = false
-	switch {
-	case !f.ready.Load():
-		return time.Time{}, true
-	case version == f.version && !written:
-		return time.Time{}, f.incomplete && due
-	case f.list.len() > partialAbove && !due:
-		return f.last, true
+	if !f.ready.Load() {
+		return time.Time{}, nil
 	}
-	return time.Time{}, true
+	if inAnyCase := written || f.incomplete && due; !inAnyCase {
+		version := f.version
+		known = &version
+	}
+	if f.list.len() > partialAbove && !due {
+		after = f.last
+	}
+	return after, known
 }
 
 // recordRead records what was read. Changes that were made meanwhile have another version, and are read next.

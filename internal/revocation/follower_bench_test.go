@@ -26,7 +26,7 @@ func BenchmarkAdd(b *testing.B) {
 					At: time.Now().Add(-time.Minute).Add(time.Duration(i)), Until: time.Now().Add(time.Hour),
 				})
 			}
-			if err := st.RestoreRevocations(b.Context(), all); err != nil {
+			if _, err := st.PutRevocations(b.Context(), store.PutRevocationsParams{Entries: all}); err != nil {
 				b.Fatal(err)
 			}
 			if err := f.Read(b.Context()); err != nil {

@@ -47,17 +47,17 @@ func newTestStore(t *testing.T) *testStore {
 func (s *testStore) failOver(entries ...store.Revocation) {
 	s.t.Helper()
 	next := memstore.New(store.Timing{})
-	if err := next.RestoreRevocations(s.t.Context(), entries); err != nil {
+	if _, err := next.PutRevocations(s.t.Context(), store.PutRevocationsParams{Entries: entries}); err != nil {
 		s.t.Fatal(err)
 	}
 	s.inner.Store(next)
 }
 
-func (s *testStore) AddRevocation(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
+func (s *testStore) PutRevocations(ctx context.Context, p store.PutRevocationsParams) ([]store.Revocation, error) {
 	if s.down.Load() {
-		return store.Revocation{}, errDown
+		return nil, errDown
 	}
-	return s.inner.Load().AddRevocation(ctx, p)
+	return s.inner.Load().PutRevocations(ctx, p)
 }
 
 func (s *testStore) Drain(ctx context.Context, p store.DrainParams) (*core.Node, error) {
@@ -70,34 +70,21 @@ func (s *testStore) Drain(ctx context.Context, p store.DrainParams) (*core.Node,
 	return s.inner.Load().Drain(ctx, p)
 }
 
-func (s *testStore) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
+func (s *testStore) ReadRevocations(ctx context.Context, after time.Time, known *string) (store.RevocationPage, error) {
 	if s.down.Load() {
-		return errDown
-	}
-	return s.inner.Load().RestoreRevocations(ctx, entries)
-}
-
-func (s *testStore) RevocationVersion(ctx context.Context) (string, error) {
-	if s.down.Load() {
-		return "", errDown
-	}
-	version, err := s.inner.Load().RevocationVersion(ctx)
-	if version != "" { // of another store the same number is another version
-		version += fmt.Sprintf(" of %p", s.inner.Load())
-	}
-	return version, err
-}
-
-func (s *testStore) ReadRevocations(ctx context.Context, after time.Time) (store.RevocationPage, error) {
-	if s.down.Load() || s.failRead.Load() {
 		return store.RevocationPage{}, errDown
 	}
-	if after.IsZero() {
-		s.reads.Add(1)
-	}
-	page, err := s.inner.Load().ReadRevocations(ctx, after)
-	if page.Version != "" {
+	page, err := s.inner.Load().ReadRevocations(ctx, after, nil)
+	if page.Version != "" { // of another store the same number is another version
 		page.Version += fmt.Sprintf(" of %p", s.inner.Load())
+	}
+	switch {
+	case known != nil && page.Version == *known:
+		return store.RevocationPage{Version: page.Version}, err
+	case s.failRead.Load():
+		return store.RevocationPage{}, errDown
+	case after.IsZero():
+		s.reads.Add(1)
 	}
 	return page, err
 }
@@ -346,7 +333,7 @@ func TestLongList(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Second)
-		page, err := s.ReadRevocations(t.Context(), time.Time{})
+		page, err := s.ReadRevocations(t.Context(), time.Time{}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -20,7 +20,7 @@ import (
 // goroutine counts them.
 type Counter struct {
 	instance core.InstanceID
-	store    store.Stats
+	store    store.Values
 	interval time.Duration // between two publications
 	log      *slog.Logger
 
@@ -44,7 +44,7 @@ type Counter struct {
 }
 
 // NewCounter makes the counter of an instance, which publishes at an interval.
-func NewCounter(instance core.InstanceID, st store.Stats, interval time.Duration, log *slog.Logger) *Counter {
+func NewCounter(instance core.InstanceID, st store.Values, interval time.Duration, log *slog.Logger) *Counter {
 	c := &Counter{instance: instance, store: st, interval: interval, log: log, seed: maphash.MakeSeed(),
 		mu: run.NewMutex("guard_counter"), total: newTally(), tracker: health.NewTracker()}
 	c.queue.init()
@@ -247,5 +247,8 @@ func (c *Counter) publish(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return c.store.SaveCounts(ctx, store.CountsParams{ID: c.instance, Body: body, TTL: countsLive * c.interval})
+	_, err = c.store.WriteValue(ctx, store.WriteValueParams{
+		Key: countsKey(c.instance), Parts: map[string][]byte{store.BodyPart: body}, TTL: countsLive * c.interval,
+	})
+	return err
 }

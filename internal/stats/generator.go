@@ -21,7 +21,7 @@ import (
 // Generator computes snapshots of the statistics: the leader's, which it publishes, and one for this instance alone when there is none.
 type Generator struct {
 	Instance core.InstanceID
-	Stats    store.Stats
+	Stats    store.Values
 	Fleet    *fleet.Fleet
 	Catalog  *health.Catalog // has the names and versions of services
 	Peers    func(context.Context) ([]bus.Peer, error)
@@ -90,7 +90,7 @@ func (g *Generator) Lead(ctx context.Context, fence int64) {
 }
 
 func (g *Generator) loadHistory(ctx context.Context) (*history, error) {
-	parts, err := g.Stats.LoadHistory(ctx)
+	parts, err := readHistory(ctx, g.Stats)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +124,7 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if err != nil {
 		return false, err
 	}
-	if saved, err = g.Stats.SaveHistory(ctx, store.HistoryParams{Fence: fence, Parts: parts, TTL: historyTTL}); err != nil || !saved {
+	if saved, err = writeHistory(ctx, g.Stats, fence, parts); err != nil || !saved {
 		return saved, err
 	}
 	past.stored()
@@ -133,7 +133,9 @@ func (g *Generator) step(ctx context.Context, fence int64, past *history) (saved
 	if err != nil {
 		return false, err
 	}
-	return g.Stats.SaveSnapshot(ctx, store.SnapshotParams{Fence: fence, Body: body, TTL: g.TTL})
+	return g.Stats.WriteValue(ctx, store.WriteValueParams{
+		Key: snapshotKey, Fence: fence, Parts: map[string][]byte{store.BodyPart: body}, TTL: g.TTL,
+	})
 }
 
 // publishedStats is a snapshot as it is published, with the newest point of the series of the cluster.
@@ -174,11 +176,16 @@ func (g *Generator) addCounts(ctx context.Context, past *history, peers []bus.Pe
 			ids = append(ids, id)
 		}
 	}
-	bodies, err := g.Stats.Counts(ctx, ids...)
+	queries := make([]store.ValueQuery, len(ids))
+	for i, id := range ids {
+		queries[i].Key = countsKey(id)
+	}
+	all, err := g.Stats.ReadValues(ctx, queries...)
 	if err != nil {
 		return seen, err
 	}
-	for i, body := range bodies {
+	for i := range all {
+		body := all[i].Parts[store.BodyPart]
 		if body == nil {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -52,18 +53,26 @@ func newStore() *faultyStore {
 	return &faultyStore{Store: memstore.New(store.Timing{Presence: 15 * time.Second, Job: time.Minute})}
 }
 
-func (s *faultyStore) LoadSnapshot(ctx context.Context, known store.SnapshotID) (store.Snapshot, error) {
-	if s.down.Load() {
-		return store.Snapshot{}, errDown
-	}
-	return s.Store.LoadSnapshot(ctx, known)
+// asksForSnapshot reports whether one of the queries is for the snapshot.
+func asksForSnapshot(queries []store.ValueQuery) bool {
+	return slices.ContainsFunc(queries, func(q store.ValueQuery) bool { return q.Key == snapshotKey })
 }
 
-func (s *faultyStore) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool, error) {
+func (s *faultyStore) ReadValues(ctx context.Context, queries ...store.ValueQuery) ([]store.Value, error) {
+	if asksForSnapshot(queries) && s.down.Load() {
+		return nil, errDown
+	}
+	return s.Store.ReadValues(ctx, queries...)
+}
+
+func (s *faultyStore) WriteValue(ctx context.Context, p store.WriteValueParams) (bool, error) {
+	if p.Key != snapshotKey {
+		return s.Store.WriteValue(ctx, p)
+	}
 	if s.down.Load() {
 		return false, errDown
 	}
-	saved, err := s.Store.SaveSnapshot(ctx, p)
+	saved, err := s.Store.WriteValue(ctx, p)
 	if saved {
 		s.saved.Add(1)
 	}

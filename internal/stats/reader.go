@@ -19,7 +19,7 @@ import (
 // Reader has this instance's copy of the current snapshot. A request gets that copy, however old it is: it never waits, and computes
 // nothing.
 type Reader struct {
-	stats     store.Stats
+	stats     store.Values
 	reachable func() bool // this instance can use the store
 	generator *Generator
 	kind      string                   // of the store
@@ -35,7 +35,7 @@ type Reader struct {
 }
 
 // NewReader makes a reader of the snapshots in a store of a kind, while that is reachable. If there is none, the generator computes one.
-func NewReader(st store.Stats, generator *Generator, kind string, reachable func() bool, log *slog.Logger) *Reader {
+func NewReader(st store.Values, generator *Generator, kind string, reachable func() bool, log *slog.Logger) *Reader {
 	return &Reader{
 		stats: st, generator: generator, kind: kind, reachable: reachable, ages: encodeAges(kind), log: log, since: time.Now(),
 		wanted: make(chan struct{}, 1),
@@ -44,11 +44,11 @@ func NewReader(st store.Stats, generator *Generator, kind string, reachable func
 
 // answer is a snapshot as a request gets it, but for what depends on the time of the request.
 type answer struct {
-	id   store.SnapshotID
-	made int64         // when it was computed, in Unix milliseconds on the clock of the instance that did
-	rest []byte        // the encoded snapshot, without its opening brace and the fields of StatsAge
-	age  time.Duration // at read
-	read time.Time
+	version string        // of the snapshot; empty: it was not published
+	made    int64         // when it was computed, in Unix milliseconds on the clock of the instance that did
+	rest    []byte        // the encoded snapshot, without its opening brace and the fields of StatsAge
+	age     time.Duration // at read
+	read    time.Time
 
 	coverage telemetry.Coverage
 	demand   map[string]Demand // by direction; nil: it is not known
@@ -156,17 +156,17 @@ func (r *Reader) untilNextRead() time.Duration {
 
 // read reads the snapshot from the store, if it is another one. When there is none, or the store does not answer, the last one stays.
 func (r *Reader) read(ctx context.Context) {
-	var known store.SnapshotID
+	q := store.ValueQuery{Key: snapshotKey}
 	last := r.current.Load()
 	if last != nil && last.age+time.Since(last.read) < r.generator.Interval {
-		known = last.id // otherwise there is another one by now, most probably: to ask first costs a command more
+		q.Known = last.version // otherwise there is another one by now, most probably: to ask first costs a command more
 	}
-	snap, err := r.stats.LoadSnapshot(ctx, known)
-	if err != nil || snap.Body == nil || last != nil && snap.SnapshotID == last.id {
+	snap, err := store.ReadValue(ctx, r.stats, q)
+	if err != nil || snap.Parts == nil || last != nil && snap.Version == last.version {
 		return
 	}
 	s := publishedStats{Stats: new(wire.Stats)}
-	if err := json.Unmarshal(snap.Body, &s); err != nil { // of another version
+	if err := json.Unmarshal(snap.Parts[store.BodyPart], &s); err != nil { // of another version
 		r.log.Warn("the snapshot of the statistics cannot be read", "error", err)
 		return
 	}
@@ -186,7 +186,7 @@ func (r *Reader) addPoint(ctx context.Context, p wire.ClusterPoint) {
 		next.points = append(next.points, old.points...)
 	}
 	if !r.pointsLoaded {
-		if parts, err := r.stats.LoadHistory(ctx); err == nil {
+		if parts, err := readHistory(ctx, r.stats); err == nil {
 			r.pointsLoaded, next = true, decodePoints(parts, time.UnixMilli(p.AtMS)) // the ones that were read before are among them
 		}
 	}
@@ -213,13 +213,13 @@ func (r *Reader) generate(ctx context.Context) {
 	if err != nil {
 		return // the requests are answered that there is none
 	}
-	r.current.CompareAndSwap(nil, newAnswer(store.Snapshot{}, s))
+	r.current.CompareAndSwap(nil, newAnswer(store.Value{}, s))
 }
 
-func newAnswer(snap store.Snapshot, s *wire.Stats) *answer {
+func newAnswer(snap store.Value, s *wire.Stats) *answer {
 	s.StatsAge = wire.StatsAge{}
 	body, _ := json.Marshal(s)                // of plain fields: it cannot fail
 	live, _ := json.Marshal(&wire.StatsAge{}) // the first fields of the snapshot
 	rest := bytes.TrimPrefix(body, append(live[:len(live)-1], ','))
-	return &answer{id: snap.SnapshotID, made: s.GeneratedMS, rest: rest, age: snap.Age, read: time.Now(), coverage: coverageOf(s)}
+	return &answer{version: snap.Version, made: s.GeneratedMS, rest: rest, age: snap.Age, read: time.Now(), coverage: coverageOf(s)}
 }

@@ -16,13 +16,15 @@ type readCounter struct {
 	reads, asked atomic.Int64 // all; those that ask first whether there is another one
 }
 
-func (c *readCounter) LoadSnapshot(ctx context.Context, known store.SnapshotID) (store.Snapshot, error) {
-	s, err := c.faultyStore.LoadSnapshot(ctx, known)
-	c.reads.Add(1)
-	if known != (store.SnapshotID{}) {
-		c.asked.Add(1)
+func (c *readCounter) ReadValues(ctx context.Context, queries ...store.ValueQuery) ([]store.Value, error) {
+	values, err := c.faultyStore.ReadValues(ctx, queries...)
+	if asksForSnapshot(queries) {
+		c.reads.Add(1)
+		if queries[0].Known != "" {
+			c.asked.Add(1)
+		}
 	}
-	return s, err
+	return values, err
 }
 
 // TestSnapshotsAreReadOnce: a snapshot is read when it is due, with one command, and not in between; and none is missed.

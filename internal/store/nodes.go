@@ -48,8 +48,8 @@ type NodeReader interface {
 	// Nodes returns registered nodes, silent ones included: all of them, or the ones with the ids, in the order of the ids and
 	// without those that are not registered.
 	Nodes(ctx context.Context, ids ...core.NodeID) ([]NodeStatus, error)
-	// Overdue returns the nodes that last sent a heartbeat, or registered, at least after ago, and what is true of all the others; with 0 it
-	// returns all nodes, otherwise it costs little while few nodes are overdue, however many there are. It may lag behind Nodes by a
+	// Overdue returns the nodes that last sent a heartbeat, or registered, at least after ago, and what is true of all the others; with 0
+	// it returns all nodes, otherwise it costs little while few nodes are overdue, however many there are. It may lag behind Nodes by a
 	// fraction of a second.
 	Overdue(ctx context.Context, after time.Duration) (Overdue, error)
 	// Digests returns a digest of every registered node, silent ones included: a node whose epoch and version the caller knows need not
@@ -283,10 +283,10 @@ type Change struct {
 	Removed bool
 	Now     NodeStatus // when not removed
 	Mark    *Mark      // a service of the node was marked; Now is empty then
-	// Revoked says that a revocation was added, and names no node. It only makes instances fast: RevocationVersion shows every change.
+	// Revoked says that a revocation was added, and names no node. It only makes instances fast: their version shows every change.
 	Revoked bool
-	// Setting is the name of a setting that was announced, and names no node. It only makes instances fast, too: LoadSetting shows every
-	// change.
+	// Setting is the name of a setting that was announced, and names no node. It only makes instances fast, too: its version shows
+	// every change.
 	Setting string
 	// Gap says that changes may have been missed: the watcher must compare the whole fleet.
 	Gap bool

@@ -106,18 +106,19 @@ func (r *Revocation) CoversTime(issued time.Time) bool {
 // Expired reports whether the entry is dropped at a time of the store's clock.
 func (r *Revocation) Expired(now time.Time) bool { return !r.Until.IsZero() && !now.Before(r.Until) }
 
-// AddRevocationParams describes a new entry.
-type AddRevocationParams struct {
-	Revocation               // without At and Until, which the store decides
-	Keep       time.Duration // after this time the entry is dropped; 0: never
-	// After is the time of the latest entry that the caller knows. The new one is later, even if the store has lost that one and
+// PutRevocationsParams describes entries that are put into the list.
+type PutRevocationsParams struct {
+	// Entries with the time zero are new: the store decides At and Until. Others were read before, and are put back.
+	Entries []Revocation
+	Keep    time.Duration // after this time a new entry is dropped; 0: never
+	// After is the time of the latest entry that the caller knows. A new one is later, even if the store has lost that one and
 	// its clock is behind.
 	After time.Time
 }
 
 // RevocationPage is the part of the list that was read.
 type RevocationPage struct {
-	Version string    // as RevocationVersion returns it
+	Version string    // differs after every change of the list, also after a loss; empty: there was none
 	Now     time.Time // the store's time
 	Count   int       // how many entries the whole list has
 	Entries []Revocation
@@ -126,14 +127,11 @@ type RevocationPage struct {
 // Revocations is the list of revocations that all instances follow. Each instance has a copy of it, and puts back what the store has
 // lost: so an entry is lost only with the store and all instances that had read it.
 type Revocations interface {
-	// AddRevocation adds an entry, which replaces an earlier one for its target, and returns it. Repeated, it replaces its first entry
-	// by the same one with a later time.
-	AddRevocation(ctx context.Context, p AddRevocationParams) (Revocation, error)
-	// RestoreRevocations puts entries back that were read before, with their times. An entry that is expired, or not later than the one
-	// that the store has, changes nothing.
-	RestoreRevocations(ctx context.Context, entries []Revocation) error
-	// RevocationVersion returns a text that differs after every change of the list, also after a loss. It is empty when there was none.
-	RevocationVersion(ctx context.Context) (string, error)
-	// ReadRevocations returns the entries that were added after a time of the store's clock, and not yet dropped; all for the zero time.
-	ReadRevocations(ctx context.Context, after time.Time) (RevocationPage, error)
+	// PutRevocations puts entries into the list, and returns those that were put. A new one replaces an earlier one for its target;
+	// repeated, it replaces its first entry by the same one with a later time. One that is put back changes nothing if it is expired, or
+	// not later than the one that the store has.
+	PutRevocations(ctx context.Context, p PutRevocationsParams) ([]Revocation, error)
+	// ReadRevocations returns the entries that were added after a time of the store's clock, and not yet dropped; all for the zero time. Of
+	// the list whose version is the known one, it reads nothing else; nil: none is known.
+	ReadRevocations(ctx context.Context, after time.Time, known *string) (RevocationPage, error)
 }

@@ -16,15 +16,6 @@ type Sessions interface {
 	LoadSession(ctx context.Context, key core.SessionKey) (SessionState, error)
 }
 
-// LastNodes records the node of the last job of each session name that HTTP requests use. Sessions over WebSockets keep it in their
-// state.
-type LastNodes interface {
-	// LastNode returns the node that SetLastNode recorded, empty when there is none or it has expired.
-	LastNode(ctx context.Context, key core.SessionKey) (core.NodeID, error)
-	// SetLastNode records a node for a time.
-	SetLastNode(ctx context.Context, key core.SessionKey, node core.NodeID, keep time.Duration) error
-}
-
 // Ownership says which instance owns a session. The epoch grows by one with every change of owner, which distinguishes the writes
 // of an earlier owner from those of the current one.
 type Ownership struct {

@@ -39,15 +39,13 @@ type Store interface {
 	Marks
 	Outbox
 	Sessions
-	LastNodes
 	Logs
 	Revocations
 	Instances
 	Inboxes
 	AbandonedInboxes
 	Board
-	Stats
-	Settings
+	Values
 	Waiting
 	Clocks
 	Tenants

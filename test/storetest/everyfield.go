@@ -19,7 +19,6 @@ var fieldBehaviours = []behaviour{
 	{"a mark keeps every field but its reason", testMarkFields},
 	{"a session keeps every field of its state", testSessionFields},
 	{"a revocation keeps every field", testRevocationFields},
-	{"a setting keeps every field", testSettingFields},
 	{"a waiter keeps every field", testWaiterFields},
 }
 
@@ -180,10 +179,10 @@ func testRevocationFields(t *testing.T, h *Harness) {
 			entries++
 			name := r.Name
 			r.Name = fmt.Sprint(name, entries)
-			if err := h.Store.RestoreRevocations(t.Context(), []store.Revocation{r}); err != nil {
+			if _, err := h.Store.PutRevocations(t.Context(), store.PutRevocationsParams{Entries: []store.Revocation{r}}); err != nil {
 				t.Fatal(err)
 			}
-			page, err := h.Store.ReadRevocations(t.Context(), time.Time{})
+			page, err := h.Store.ReadRevocations(t.Context(), time.Time{}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -194,24 +193,6 @@ func testRevocationFields(t *testing.T, h *Harness) {
 				}
 			}
 			return store.Revocation{}
-		},
-	}.Check(t)
-}
-
-func testSettingFields(t *testing.T, h *Harness) {
-	settings := 0
-	Fields[store.Setting]{
-		Base: store.Setting{Generation: 1, Body: []byte("body")}, Except: []string{"Digest", "Digests"}, // they follow from the body
-		Keep: func(t *testing.T, s store.Setting) store.Setting {
-			settings++
-			name := fmt.Sprint("setting-", settings)
-			if _, err := h.Store.RestoreSetting(t.Context(), name, s); err != nil {
-				t.Fatal(err)
-			}
-			got := loadSetting(t, h, name, store.Setting{})
-			wantSetting(t, s.Generation, string(s.Body), got)
-			got.Digest, got.Digests = "", nil
-			return got
 		},
 	}.Check(t)
 }

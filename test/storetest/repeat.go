@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -162,44 +163,12 @@ func (r RepeatingStore) SaveSession(ctx context.Context, p store.SaveParams) (bo
 	return r.Store.SaveSession(ctx, p)
 }
 
-// SaveCounts implements store.Stats.
-func (r RepeatingStore) SaveCounts(ctx context.Context, p store.CountsParams) error {
-	if err := r.Store.SaveCounts(ctx, p); err != nil {
-		return err
+// WriteValue implements store.Values.
+func (r RepeatingStore) WriteValue(ctx context.Context, p store.WriteValueParams) (bool, error) {
+	if written, err := r.Store.WriteValue(ctx, p); err != nil || !written {
+		return written, err
 	}
-	return r.Store.SaveCounts(ctx, p)
-}
-
-// SaveSnapshot implements store.Stats.
-func (r RepeatingStore) SaveSnapshot(ctx context.Context, p store.SnapshotParams) (bool, error) {
-	if saved, err := r.Store.SaveSnapshot(ctx, p); err != nil {
-		return saved, err
-	}
-	return r.Store.SaveSnapshot(ctx, p)
-}
-
-// SaveHistory implements store.Stats.
-func (r RepeatingStore) SaveHistory(ctx context.Context, p store.HistoryParams) (bool, error) {
-	if saved, err := r.Store.SaveHistory(ctx, p); err != nil {
-		return saved, err
-	}
-	return r.Store.SaveHistory(ctx, p)
-}
-
-// PublishSetting implements store.Settings.
-func (r RepeatingStore) PublishSetting(ctx context.Context, p store.SettingParams) (store.Setting, error) {
-	if s, err := r.Store.PublishSetting(ctx, p); err != nil {
-		return s, err
-	}
-	return r.Store.PublishSetting(ctx, p)
-}
-
-// RestoreSetting implements store.Settings.
-func (r RepeatingStore) RestoreSetting(ctx context.Context, name string, lost store.Setting) (store.Setting, error) {
-	if s, err := r.Store.RestoreSetting(ctx, name, lost); err != nil {
-		return s, err
-	}
-	return r.Store.RestoreSetting(ctx, name, lost)
+	return r.Store.WriteValue(ctx, p)
 }
 
 // Announce implements store.Instances.
@@ -244,20 +213,18 @@ func (r RepeatingStore) RemoveInbox(ctx context.Context, id core.InstanceID) (bo
 	return r.Store.RemoveInbox(ctx, id)
 }
 
-// AddRevocation implements store.Revocations.
-func (r RepeatingStore) AddRevocation(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
-	if added, err := r.Store.AddRevocation(ctx, p); err != nil {
-		return added, err
+// PutRevocations implements store.Revocations. An entry that is put back is there already the second time.
+func (r RepeatingStore) PutRevocations(ctx context.Context, p store.PutRevocationsParams) ([]store.Revocation, error) {
+	first, err := r.Store.PutRevocations(ctx, p)
+	if err != nil {
+		return first, err
 	}
-	return r.Store.AddRevocation(ctx, p)
-}
-
-// RestoreRevocations implements store.Revocations.
-func (r RepeatingStore) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
-	if err := r.Store.RestoreRevocations(ctx, entries); err != nil {
-		return err
+	second, err := r.Store.PutRevocations(ctx, p)
+	for i := range second { // a new entry is added again, with a later time
+		at := slices.IndexFunc(first, func(f store.Revocation) bool { return f.RevocationTarget == second[i].RevocationTarget })
+		first[at] = second[i]
 	}
-	return r.Store.RestoreRevocations(ctx, entries)
+	return first, err
 }
 
 // Enqueue implements store.Waiting. The first result says whether the waiter is the first of its class, and why it was refused.

@@ -23,11 +23,6 @@ var sessionBehaviours = []behaviour{
 	{"the owner of an earlier incarnation cannot save, whatever its epoch", testSaveOfEarlierIncarnation},
 }
 
-// lastNodeBehaviours is the specification of LastNodes.
-var lastNodeBehaviours = []behaviour{
-	{"the last node of a session is known until it expires", testLastNode},
-}
-
 func testSaveSession(t *testing.T, h *Harness) {
 	if got := h.load(t); got.Epoch != 0 || got.Body != nil {
 		t.Fatalf("an unknown session: %+v", got)
@@ -225,30 +220,4 @@ func (h *Harness) load(t *testing.T) store.SessionState {
 		t.Fatal(err)
 	}
 	return st
-}
-
-func testLastNode(t *testing.T, h *Harness) {
-	key, other := core.SessionKey{Tenant: "acme", Name: "room-1"}, core.SessionKey{Name: "room-1"}
-	want := func(key core.SessionKey, want core.NodeID) {
-		t.Helper()
-		if got, err := h.Store.LastNode(t.Context(), key); err != nil || got != want {
-			t.Errorf("the last node of %v is %q, %v; want %q", key, got, err, want)
-		}
-	}
-	set := func(node core.NodeID) {
-		t.Helper()
-		if err := h.Store.SetLastNode(t.Context(), key, node, h.Timing.Presence); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want(key, "")
-	set("a")
-	set("b")
-	want(key, "b")
-	want(other, "")
-	if got := h.load(t); got.Epoch != 0 {
-		t.Errorf("the last node is loaded as a session: %+v", got)
-	}
-	h.Wait(h.Timing.Presence + h.Slack)
-	want(key, "")
 }

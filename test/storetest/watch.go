@@ -74,7 +74,7 @@ func testWatchRemovals(t *testing.T, h *Harness) {
 func testWatchRevocations(t *testing.T, h *Harness) {
 	changes := h.watch(t)
 	revoked := store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedKID, Name: "key-1"}, Now: true}
-	if _, err := h.Store.AddRevocation(t.Context(), store.AddRevocationParams{Revocation: revoked}); err != nil {
+	if _, err := h.Store.PutRevocations(t.Context(), store.PutRevocationsParams{Entries: []store.Revocation{revoked}}); err != nil {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(store.Change{Revoked: true}, <-changes); diff != "" {
@@ -84,26 +84,26 @@ func testWatchRevocations(t *testing.T, h *Harness) {
 
 func testWatchSettings(t *testing.T, h *Harness) {
 	changes := h.watch(t)
+	last := ""
 	wantNext := func(name string) {
 		t.Helper()
 		// A repeated call announces it twice.
 		c := <-changes
-		for c.Setting != name && h.Repeats {
+		for c.Setting == last && h.Repeats {
 			c = <-changes
 		}
+		last = name
 		if diff := cmp.Diff(store.Change{Setting: name}, c); diff != "" {
 			t.Errorf("change (-want +got):\n%s", diff)
 		}
 	}
-	if _, err := h.Store.PublishSetting(t.Context(), store.SettingParams{Name: "published", Body: []byte("one")}); err != nil {
-		t.Fatal(err)
-	}
-	wantNext("published")
-	if _, err := h.Store.RestoreSetting(t.Context(), "restored", store.Setting{Generation: 3, Body: []byte("one")}); err != nil {
-		t.Fatal(err)
-	}
-	wantNext("restored")
-	h.Store.AnnounceSetting(t.Context(), "announced")
+	setting := func(name string) store.ValueKey { return store.ValueKey{Kind: store.SettingValue, Name: name} }
+	none, other := "", "another version"
+	h.write(t, store.WriteValueParams{Key: setting("written"), Parts: bodyOf("one"), Replaces: &none, Announce: true})
+	wantNext("written")
+	h.write(t, store.WriteValueParams{Key: setting("silent"), Parts: bodyOf("one")})
+	h.write(t, store.WriteValueParams{Key: setting("refused"), Parts: bodyOf("one"), Replaces: &other, Announce: true})
+	h.write(t, store.WriteValueParams{Key: setting("announced"), Announce: true})
 	wantNext("announced")
 }
 

@@ -8,6 +8,8 @@ package memstore
 import (
 	"context"
 	"hash/maphash"
+	"math"
+	"math/rand/v2"
 	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
@@ -30,12 +32,10 @@ type Store struct {
 
 	watchers    watchers
 	sessions    sessions
-	lastNodes   lastNodes
 	logs        map[store.Log]*log // never changed
 	revocations revocations
 	board       board
-	stats       stats
-	settings    settings
+	values      values
 	tenants     tenants
 	instances   instances
 	queues      queues
@@ -61,19 +61,14 @@ func New(timing store.Timing) *Store {
 	s.sessions.mu = run.NewMutex("memstore_sessions")
 	s.sessions.streams = make(map[core.SessionRef]*stream)
 	s.sessions.states = make(map[core.SessionKey]state)
-	s.lastNodes.mu = run.NewMutex("memstore_last_nodes")
-	s.lastNodes.nodes = make(map[core.SessionKey]lastNode)
 	s.logs = map[store.Log]*log{store.EventLog: newLog(), store.AuditLog: newLog()}
 	s.revocations.mu = run.NewMutex("memstore_revocations")
 	s.revocations.entries = make(map[store.RevocationTarget]store.Revocation)
 	s.instances.mu = run.NewMutex("memstore_instances")
 	s.instances.byID = make(map[core.InstanceID]*instance)
 	s.board.init()
-	s.stats.mu = run.NewMutex("memstore_stats")
-	s.stats.counts = make(map[core.InstanceID]value)
-	s.stats.parts = make(map[string][]byte)
-	s.settings.mu = run.NewMutex("memstore_settings")
-	s.settings.byName = make(map[string]store.Setting)
+	s.values.mu = run.NewMutex("memstore_values")
+	s.values.byKey, s.values.written = make(map[store.ValueKey]*value), rand.IntN(math.MaxInt32) //nolint:gosec // it is no secret
 	s.queues.mu = run.NewMutex("memstore_waiting")
 	s.queues.byPool = make(map[core.PoolID]*fairqueue.Queue)
 	s.tenants.mu = run.NewMutex("memstore_tenants")

@@ -37,17 +37,32 @@ func (l *revocations) put(r store.Revocation, now moment, wall time.Time) {
 // wallClock returns the store's time in microseconds, the precision of the times of revocations.
 func (s *Store) wallClock(now moment) time.Time { return s.time(now).UTC().Truncate(time.Microsecond) }
 
-// AddRevocation implements store.Revocations.
-func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
+// PutRevocations implements store.Revocations.
+func (s *Store) PutRevocations(ctx context.Context, p store.PutRevocationsParams) (put []store.Revocation, err error) {
 	l := &s.revocations
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if err := ctx.Err(); err != nil {
-		return store.Revocation{}, err
+		return nil, err
 	}
 	now := s.now()
-	r := p.Revocation
-	r.At, r.Until = s.wallClock(now), time.Time{}
+	wall := s.wallClock(now)
+	for _, r := range p.Entries {
+		if isNew := r.At.IsZero(); isNew {
+			r = l.date(r, &p, wall)
+			s.watchers.publish(store.Change{Revoked: true})
+		}
+		if old, ok := l.entries[r.RevocationTarget]; !r.Expired(wall) && (!ok || r.At.After(old.At)) {
+			l.put(r, now, wall)
+			put = append(put, r)
+		}
+	}
+	return put, nil
+}
+
+// date sets the times of a new entry, which is later than all others. The caller holds the lock.
+func (l *revocations) date(r store.Revocation, p *store.PutRevocationsParams, wall time.Time) store.Revocation {
+	r.At, r.Until = wall, time.Time{}
 	if p.Keep > 0 {
 		r.Until = r.At.Add(p.Keep).Truncate(time.Millisecond)
 	}
@@ -56,27 +71,7 @@ func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) 
 			r.At = earlier.Add(time.Microsecond)
 		}
 	}
-	l.put(r, now, s.wallClock(now))
-	s.watchers.publish(store.Change{Revoked: true})
-	return r, nil
-}
-
-// RestoreRevocations implements store.Revocations.
-func (s *Store) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
-	l := &s.revocations
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	now := s.now()
-	wall := s.wallClock(now)
-	for _, r := range entries {
-		if old, ok := l.entries[r.RevocationTarget]; !r.Expired(wall) && (!ok || r.At.After(old.At)) {
-			l.put(r, now, wall)
-		}
-	}
-	return nil
+	return r
 }
 
 // revocationVersion returns the version of the list. The caller holds the lock.
@@ -87,19 +82,15 @@ func (s *Store) revocationVersion() string {
 	return strconv.Itoa(s.revocations.changes)
 }
 
-// RevocationVersion implements store.Revocations.
-func (s *Store) RevocationVersion(context.Context) (string, error) {
-	s.revocations.mu.Lock()
-	defer s.revocations.mu.Unlock()
-	return s.revocationVersion(), nil
-}
-
 // ReadRevocations implements store.Revocations.
-func (s *Store) ReadRevocations(_ context.Context, after time.Time) (store.RevocationPage, error) {
+func (s *Store) ReadRevocations(_ context.Context, after time.Time, known *string) (store.RevocationPage, error) {
 	l := &s.revocations
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	page := store.RevocationPage{Version: s.revocationVersion(), Now: s.wallClock(s.now())}
+	if known != nil && *known == page.Version {
+		return page, nil
+	}
 	for _, r := range l.entries {
 		if r.Expired(page.Now) {
 			continue

@@ -95,7 +95,7 @@ func TestBlockingReadsFollowThePrimary(t *testing.T) {
 			t.Logf("a message was received %v after the failover", time.Since(began).Round(time.Millisecond))
 			// A change that is announced while the reader connects may be part of what it knows then.
 			for seen := false; !seen; run.Sleep(ctx, pollInterval) {
-				other.AnnounceSetting(ctx, "after the failover")
+				_, _ = other.WriteValue(ctx, store.WriteValueParams{Key: store.ValueKey{Kind: store.SettingValue, Name: "after the failover"}, Announce: true})
 				select {
 				case <-changes:
 					seen = true

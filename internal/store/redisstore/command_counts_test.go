@@ -5,7 +5,6 @@
 package redisstore_test
 
 import (
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -51,16 +50,32 @@ func periodicCalls(t *testing.T, s *redisstore.Store, nodes bool) []periodicCall
 		digests = map[string]int64{"exists": 1, "evalsha": 16, "time": 16, "zrange": 16, "hgetall": 16}
 	}
 	ctx := t.Context()
-	pools, err := s.PublishSetting(ctx, store.SettingParams{Name: "pools", Body: []byte("body")})
-	if err != nil {
-		t.Fatal(err)
+	setting := store.WriteValueParams{
+		Key: store.ValueKey{Kind: store.SettingValue, Name: "pools"}, Parts: map[string][]byte{store.BodyPart: []byte("body"), "generation": []byte("1")},
 	}
-	if _, err := s.SaveSnapshot(ctx, store.SnapshotParams{Fence: 1, Body: []byte("body"), TTL: time.Hour}); err != nil {
-		t.Fatal(err)
+	snapshot := store.WriteValueParams{
+		Key: store.ValueKey{Kind: store.SnapshotValue}, Fence: 1, Parts: map[string][]byte{store.BodyPart: []byte("body")}, TTL: time.Hour,
 	}
-	known, err := s.LoadSnapshot(ctx, store.SnapshotID{})
-	if err != nil {
-		t.Fatal(err)
+	known := make(map[store.ValueKey]string)
+	for _, p := range []store.WriteValueParams{setting, snapshot} {
+		if _, err := s.WriteValue(ctx, p); err != nil {
+			t.Fatal(err)
+		}
+		v, err := store.ReadValue(ctx, s, store.ValueQuery{Key: p.Key})
+		if err != nil {
+			t.Fatal(err)
+		}
+		known[p.Key] = v.Version
+	}
+	// read reads a value, and checks whether there are parts.
+	read := func(q store.ValueQuery, parts bool) func() error {
+		return func() error {
+			v, err := store.ReadValue(ctx, s, q)
+			if err == nil && (v.Parts != nil) != parts {
+				err = fmt.Errorf("%+v has the parts %q", q, v.Parts)
+			}
+			return err
+		}
 	}
 	return []periodicCall{
 		{"renewal of the presence", func() error {
@@ -83,28 +98,13 @@ func periodicCalls(t *testing.T, s *redisstore.Store, nodes bool) []periodicCall
 			return err
 		}, digests},
 		{"version of the revocations", func() error {
-			_, err := s.RevocationVersion(ctx)
+			_, err := s.ReadRevocations(ctx, time.Time{}, new(string))
 			return err
 		}, map[string]int64{"get": 1}},
-		{"snapshot that is known", func() error {
-			_, err := s.LoadSnapshot(ctx, known.SnapshotID)
-			return err
-		}, map[string]int64{"hmget": 1}},
-		{"snapshot that is due", func() error {
-			snap, err := s.LoadSnapshot(ctx, store.SnapshotID{})
-			if err == nil && snap.Body == nil {
-				err = errors.New("there is none")
-			}
-			return err
-		}, map[string]int64{"hmget": 1}},
-		{"setting that is known", func() error {
-			_, err := s.LoadSetting(ctx, "pools", pools)
-			return err
-		}, map[string]int64{"hmget": 1}},
-		{"setting that was never published", func() error {
-			_, err := s.LoadSetting(ctx, "none", store.Setting{})
-			return err
-		}, map[string]int64{"hmget": 1}},
+		{"snapshot that is known", read(store.ValueQuery{Key: snapshot.Key, Known: known[snapshot.Key]}, false), map[string]int64{"hmget": 1}},
+		{"snapshot that is due", read(store.ValueQuery{Key: snapshot.Key}, true), map[string]int64{"hgetall": 1}},
+		{"setting that is known", read(store.ValueQuery{Key: setting.Key, Known: known[setting.Key]}, false), map[string]int64{"hmget": 1}},
+		{"setting that was never published", read(store.ValueQuery{Key: store.ValueKey{Kind: store.SettingValue, Name: "none"}}, false), map[string]int64{"hgetall": 1}},
 		{"renewal of a lock", func() error {
 			_, err := s.Lock(ctx, store.LockParams{Name: "stats", Holder: "i-1", TTL: time.Minute})
 			return err

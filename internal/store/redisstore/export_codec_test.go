@@ -50,7 +50,7 @@ func Families(prefix, name string) map[string][]string {
 	return map[string][]string{
 		"meta": list(k.meta(node)), "leases": list(k.leases(node)), "unavailable": list(k.unavailable(node)), "lastSeen": list(k.lastSeen(shard)),
 		"digests": list(k.digests(shard)), "changes": list(k.changes()), "job": list(k.job(core.JobID(name))), "outbox": list(k.outbox(session)),
-		"session": list(k.session(session.SessionKey)), "lastNode": list(k.lastNode(session.SessionKey)), "presence": list(k.presence(instance)),
+		"session": list(k.session(session.SessionKey)), "lastNode": list(k.lastNode(session.SessionKey.String())), "presence": list(k.presence(instance)),
 		"inbox": list(k.inbox(instance)), "deadLetters": list(k.deadLetters(instance)), "claims": list(k.claims(instance)),
 		"replayed": list(k.replayed(instance, name)), "schedulers": list(k.schedulers()), "log": list(k.log(store.EventLog), k.log(store.AuditLog)),
 		"revocations": list(k.revocations()), "rate": list(k.rate(name)), "lock": list(k.lock(name)),

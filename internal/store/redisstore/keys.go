@@ -60,8 +60,8 @@ func (k keys) session(key core.SessionKey) string {
 }
 
 // lastNode returns the key of the node of a session's last HTTP job.
-func (k keys) lastNode(key core.SessionKey) string {
-	return k.prefix + ":v1:sessions:{session:" + key.String() + "}:last_node"
+func (k keys) lastNode(session string) string {
+	return k.prefix + ":v1:sessions:{session:" + session + "}:last_node"
 }
 
 // presence returns the key that exists while an instance is present. The keys of its inbox and its dead letters share its slot.

@@ -200,10 +200,18 @@ func acquireLock(holder string) func(ctx context.Context, s *redisstore.Store, x
 	}
 }
 
-func (x *subject) revocation() store.AddRevocationParams {
-	return store.AddRevocationParams{Keep: time.Hour, Revocation: store.Revocation{
-		RevocationTarget: store.RevocationTarget{Kind: store.RevokedKey, Name: x.name}, Reason: "because",
-	}}
+func (x *subject) revocation() store.Revocation {
+	return store.Revocation{RevocationTarget: store.RevocationTarget{Kind: store.RevokedKey, Name: x.name}, Reason: "because"}
+}
+
+// writeValue writes a value with the name of the subject.
+func writeValue(p store.WriteValueParams) func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+	return func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		p := p
+		p.Key.Name = x.name
+		written, err := s.WriteValue(ctx, p)
+		return fmt.Sprint(written), err
+	}
 }
 
 var boardLostReplies = []lostReply{
@@ -214,33 +222,31 @@ var boardLostReplies = []lostReply{
 	{name: "unlock", command: "unlock", prepare: after(withNothing, acquireLock("me")), call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
 		return "", s.Unlock(ctx, store.LockParams{Name: x.name, Holder: "me"})
 	}},
-	{name: "counts", command: "SET", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		return "", s.SaveCounts(ctx, store.CountsParams{ID: core.InstanceID(x.name), Body: []byte("body"), TTL: time.Minute})
+	{name: "counts", command: "SET", prepare: withNothing, call: writeValue(store.WriteValueParams{
+		Key: store.ValueKey{Kind: store.CountsValue}, Parts: map[string][]byte{store.BodyPart: []byte("body")}, TTL: time.Minute,
+	})},
+	{name: "snapshot", command: "write_value", prepare: withNothing, call: writeValue(store.WriteValueParams{
+		Key: store.ValueKey{Kind: store.SnapshotValue}, Parts: map[string][]byte{store.BodyPart: []byte("body")}, TTL: time.Minute, Fence: 1,
+	})},
+	{name: "history", command: "write_value", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
+		return writeValue(store.WriteValueParams{
+			Key: store.ValueKey{Kind: store.HistoryValue}, Parts: map[string][]byte{x.name: []byte("body")}, TTL: time.Hour, Fence: 1,
+		})(ctx, s, x)
 	}},
-	{name: "snapshot", command: "save_snapshot", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, _ *subject) (string, error) {
-		saved, err := s.SaveSnapshot(ctx, store.SnapshotParams{Fence: 1, Body: []byte("body"), TTL: time.Minute})
-		return fmt.Sprint(saved), err
-	}},
-	{name: "history", command: "save_history", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		saved, err := s.SaveHistory(ctx, store.HistoryParams{Fence: 1, Parts: map[string][]byte{x.name: []byte("body")}, TTL: time.Hour})
-		return fmt.Sprint(saved), err
-	}},
-	{name: "setting", command: "publish_setting", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		in, err := s.PublishSetting(ctx, store.SettingParams{Name: x.name, Body: []byte("body")})
-		return fmt.Sprint(in.Generation, string(in.Body), in.Digests), err
-	}},
-	{name: "restore setting", command: "publish_setting", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		in, err := s.RestoreSetting(ctx, x.name, store.Setting{Generation: 3, Body: []byte("body"), Digests: []string{"0a", "0b"}})
-		return fmt.Sprint(in.Generation, string(in.Body), in.Digests), err
-	}},
+	{name: "setting", command: "write_value", prepare: withNothing, call: writeValue(store.WriteValueParams{
+		Key: store.ValueKey{Kind: store.SettingValue}, Parts: map[string][]byte{"generation": []byte("1"), store.BodyPart: []byte("body")}, Replaces: new(string),
+	})},
 	{name: "add revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		r, err := s.AddRevocation(ctx, x.revocation())
-		return fmt.Sprint(r.RevocationTarget, r.Reason, !r.At.IsZero(), !r.Until.IsZero()), err
+		put, err := s.PutRevocations(ctx, store.PutRevocationsParams{Entries: []store.Revocation{x.revocation()}, Keep: time.Hour})
+		if err != nil || len(put) != 1 {
+			return "", fmt.Errorf("%v were added: %w", put, err)
+		}
+		return fmt.Sprint(put[0].RevocationTarget, put[0].Reason, !put[0].At.IsZero(), !put[0].Until.IsZero()), nil
 	}},
 	{name: "restore revocation", command: "merge_revocations", prepare: withNothing, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {
-		r := x.revocation().Revocation
+		r := x.revocation()
 		r.At = time.UnixMicro(1_700_000_000_000_000)
-		return "", s.RestoreRevocations(ctx, []store.Revocation{r})
+		return "", errOf(s.PutRevocations(ctx, store.PutRevocationsParams{Entries: []store.Revocation{r}}))
 	}},
 	// This counts calls by design. A repeated call is refused earlier, never later.
 	{name: "allow", command: "allow", prepare: withNothing, counts: true, call: func(ctx context.Context, s *redisstore.Store, x *subject) (string, error) {

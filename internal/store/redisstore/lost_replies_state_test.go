@@ -116,7 +116,7 @@ func (s redisState) has(label string) bool {
 var renewedFields = regexp.MustCompile(`^(meta\.(seen|held)|marks\.)`)
 
 // timeFields matches the fields that contain times, which differ between two subjects.
-var timeFields = regexp.MustCompile(`^(meta\.(epoch|grant|seen|held|admission)|seen\.|marks\.|reserved\.|fence$|tenant_(jobs|sessions)\.|rates\.|incarnation\.|snapshot\.published|history\.extended)`)
+var timeFields = regexp.MustCompile(`^(meta\.(epoch|grant|seen|held|admission)|seen\.|marks\.|reserved\.|fence$|tenant_(jobs|sessions)\.|rates\.|incarnation\.|(snapshot|history|setting)\.published)`)
 
 // withoutLabel returns the state without the values of a label. The last-seen time is written by a command of its own, which a call that
 // lost an earlier reply makes only when it is repeated.

@@ -33,6 +33,12 @@ var malformedFields = flag.Bool("malformed-fields", false, "malform every stored
 // sample is the name of everything that the calls of a malformed store are about.
 const sample = "sample"
 
+// sampleValues are values of every kind.
+var sampleValues = []store.ValueKey{
+	{Kind: store.CountsValue, Name: sample}, {Kind: store.SnapshotValue}, {Kind: store.HistoryValue}, {Kind: store.SettingValue, Name: sample},
+	{Kind: store.LastNodeValue, Name: redisstore.SessionNamed(sample).SessionKey.String()},
+}
+
 // storeCall is a call of a store. Together they read and write a key of every family, and can be repeated.
 type storeCall struct {
 	name string
@@ -132,12 +138,6 @@ func storeCalls() []storeCall {
 			return errOf(s.Read(ctx, store.ReadParams{Session: session}))
 		}},
 		{"Waiting", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Waiting(ctx, session)) }},
-		{"SetLastNode", func(ctx context.Context, s *redisstore.Store) error {
-			return s.SetLastNode(ctx, session.SessionKey, sample, time.Minute)
-		}},
-		{"LastNode", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.LastNode(ctx, session.SessionKey))
-		}},
 		{"AppendLog", func(ctx context.Context, s *redisstore.Store) error {
 			return errors.Join(s.AppendLog(ctx, store.EventLog, [][]byte{[]byte("{}")}), s.AppendLog(ctx, store.AuditLog, [][]byte{[]byte("{}")}))
 		}},
@@ -145,12 +145,11 @@ func storeCalls() []storeCall {
 			return errors.Join(errOf(s.ReadLog(ctx, store.EventLog, store.ReadLogParams{After: "0-1", Limit: 9})),
 				errOf(s.ReadLog(ctx, store.AuditLog, store.ReadLogParams{Limit: 9})))
 		}},
-		{"AddRevocation", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.AddRevocation(ctx, store.AddRevocationParams{Revocation: revocation, Keep: time.Hour}))
+		{"PutRevocations", func(ctx context.Context, s *redisstore.Store) error {
+			return errOf(s.PutRevocations(ctx, store.PutRevocationsParams{Entries: []store.Revocation{revocation}, Keep: time.Hour}))
 		}},
-		{"RevocationVersion", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.RevocationVersion(ctx)) }},
 		{"ReadRevocations", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.ReadRevocations(ctx, time.Time{}))
+			return errors.Join(errOf(s.ReadRevocations(ctx, time.Time{}, nil)), errOf(s.ReadRevocations(ctx, time.Time{}, new(string))))
 		}},
 		{"Announce", func(ctx context.Context, s *redisstore.Store) error {
 			return s.Announce(ctx, store.AnnounceParams{ID: sample, Body: []byte("{}"), TTL: time.Minute})
@@ -190,25 +189,20 @@ func storeCalls() []storeCall {
 		{"Lock of another holder", func(ctx context.Context, s *redisstore.Store) error {
 			return errOf(s.Lock(ctx, store.LockParams{Name: sample, Holder: "another", TTL: time.Minute}))
 		}},
-		{"SaveCounts", func(ctx context.Context, s *redisstore.Store) error {
-			return s.SaveCounts(ctx, store.CountsParams{ID: sample, Body: []byte("{}"), TTL: time.Minute})
+		{"WriteValue", func(ctx context.Context, s *redisstore.Store) error {
+			var errs []error
+			for _, key := range sampleValues {
+				p := store.WriteValueParams{Key: key, Parts: map[string][]byte{store.BodyPart: []byte("{}"), "generation": []byte("1")}, TTL: time.Minute, Fence: 1}
+				errs = append(errs, errOf(s.WriteValue(ctx, p)))
+			}
+			return errors.Join(errs...)
 		}},
-		{"Counts", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.Counts(ctx, sample)) }},
-		{"LoadSnapshot", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.LoadSnapshot(ctx, store.SnapshotID{Fence: 1}))
-		}},
-		{"SaveSnapshot", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.SaveSnapshot(ctx, store.SnapshotParams{Fence: 1, Body: []byte("{}"), TTL: time.Minute}))
-		}},
-		{"LoadHistory", func(ctx context.Context, s *redisstore.Store) error { return errOf(s.LoadHistory(ctx)) }},
-		{"SaveHistory", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.SaveHistory(ctx, store.HistoryParams{Fence: 1, Parts: map[string][]byte{"m1": []byte("{}")}, TTL: time.Minute}))
-		}},
-		{"LoadSetting", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.LoadSetting(ctx, sample, store.Setting{Generation: 1, Digest: "other"}))
-		}},
-		{"PublishSetting", func(ctx context.Context, s *redisstore.Store) error {
-			return errOf(s.PublishSetting(ctx, store.SettingParams{Name: sample, Body: []byte(`{"a":1}`)}))
+		{"ReadValues", func(ctx context.Context, s *redisstore.Store) error {
+			var queries []store.ValueQuery
+			for _, key := range sampleValues {
+				queries = append(queries, store.ValueQuery{Key: key}, store.ValueQuery{Key: key, Known: "other"})
+			}
+			return errOf(s.ReadValues(ctx, queries...))
 		}},
 		{"Enqueue", func(ctx context.Context, s *redisstore.Store) error {
 			p := fairqueue.EnqueueParams{Waiter: waiter, Requirements: "{}", Weight: 1, MaxWaiting: 10}

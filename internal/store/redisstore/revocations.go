@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,51 +14,49 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// AddRevocation implements store.Revocations.
-func (s *Store) AddRevocation(ctx context.Context, p store.AddRevocationParams) (store.Revocation, error) {
-	added := p.Revocation
-	body, err := json.Marshal(&added)
-	if err != nil {
-		return store.Revocation{}, err
-	}
-	r, err := s.mergeRevocations(ctx, p.After, []string{added.String(), "0", millis(p.Keep), string(body)})
-	if err != nil {
-		return store.Revocation{}, err
-	}
-	times := r.texts(0)
-	if len(times) != 2 {
-		return store.Revocation{}, s.client.malformed(s.revocationKeys()[0])
-	}
-	added.At, added.Until = microTime(times[0]), milliTime(times[1])
-	s.publishChange(ctx, "", changeRevoked)
-	return added, nil
-}
+// maxPut is how many entries one call of the script puts into the list, so that it does not block Redis for long.
+const maxPut = 256
 
-// maxRestored is how many entries one call puts back, so that it does not block Redis for long.
-const maxRestored = 256
-
-// RestoreRevocations implements store.Revocations.
-func (s *Store) RestoreRevocations(ctx context.Context, entries []store.Revocation) error {
-	for from := 0; from < len(entries); from += maxRestored {
-		var args []string
-		for i := range entries[from:min(from+maxRestored, len(entries))] {
-			r := &entries[from+i]
+// PutRevocations implements store.Revocations.
+func (s *Store) PutRevocations(ctx context.Context, p store.PutRevocationsParams) (put []store.Revocation, err error) {
+	added := false
+	for batch := range slices.Chunk(p.Entries, maxPut) {
+		args := make([]string, 0, 4*len(batch))
+		for i := range batch {
+			r := &batch[i]
 			body, err := json.Marshal(r)
 			if err != nil {
-				return err
+				return nil, err
 			}
-			until := "0"
-			if !r.Until.IsZero() {
-				until = strconv.FormatInt(r.Until.UnixMilli(), 10)
+			until := millis(p.Keep)
+			if !r.At.IsZero() {
+				until = milliText(r.Until)
 			}
-			args = append(args, r.String(), strconv.FormatInt(r.At.UnixMicro(), 10), until, string(body))
+			added = added || r.At.IsZero()
+			args = append(args, r.String(), microText(r.At), until, string(body))
 		}
-		if _, err := s.mergeRevocations(ctx, time.Time{}, args); err != nil {
-			return err
+		reply, err := s.mergeRevocations(ctx, p.After, args)
+		if err != nil {
+			return nil, err
+		}
+		times := reply.texts(0)
+		if len(times) != 2*len(batch) {
+			return nil, s.client.malformed(s.revocationKeys()[0])
+		}
+		for i, r := range batch {
+			if r.At, r.Until = microTime(times[2*i]), milliTime(times[2*i+1]); times[2*i] != notWritten {
+				put = append(put, r)
+			}
 		}
 	}
-	return nil
+	if added {
+		s.publishChange(ctx, "", changeRevoked)
+	}
+	return put, nil
 }
+
+// notWritten is the time in the reply of merge_revocations.lua of an entry that changes nothing.
+const notWritten = "0"
 
 // mergeRevocations runs merge_revocations.lua with the arguments of entries. New ones are later than a time.
 func (s *Store) mergeRevocations(ctx context.Context, after time.Time, entries []string) (reply, error) {
@@ -74,20 +73,28 @@ func microText(t time.Time) string {
 	return strconv.FormatInt(t.UnixMicro(), 10)
 }
 
+// milliText returns a time in milliseconds as a number, "0" for none.
+func milliText(t time.Time) string {
+	if t.IsZero() {
+		return "0"
+	}
+	return strconv.FormatInt(t.UnixMilli(), 10)
+}
+
 func (s *Store) revocationKeys() []string {
 	entries, times, expiries, version := s.keys.revocations()
 	return []string{entries, times, expiries, version}
 }
 
-// RevocationVersion implements store.Revocations.
-func (s *Store) RevocationVersion(ctx context.Context) (string, error) {
-	_, _, _, key := s.keys.revocations()
-	version, err := s.getValue(ctx, key)
-	return string(version), err
-}
-
 // ReadRevocations implements store.Revocations.
-func (s *Store) ReadRevocations(ctx context.Context, after time.Time) (store.RevocationPage, error) {
+func (s *Store) ReadRevocations(ctx context.Context, after time.Time, known *string) (store.RevocationPage, error) {
+	if known != nil {
+		_, _, _, key := s.keys.revocations()
+		version, err := s.getValue(ctx, key)
+		if err != nil || string(version) == *known {
+			return store.RevocationPage{Version: string(version)}, err
+		}
+	}
 	now, r, err := s.client.readScript(ctx, &scriptRevocations, s.revocationKeys(), microText(after))
 	if isWrongType(err) { // a write removes what is of another type
 		if _, err = s.mergeRevocations(ctx, time.Time{}, nil); err == nil {

@@ -75,9 +75,7 @@ var (
 	scriptLock            = loadScript("lock", "ii")
 	scriptUnlock          = loadScript("unlock", "i")
 	scriptIncarnation     = loadScript("incarnation", "tii")
-	scriptSaveSnapshot    = loadScript("save_snapshot", "i")
-	scriptSaveHistory     = loadScript("save_history", "i")
-	scriptPublishSetting  = loadScript("publish_setting", "ttt")
+	scriptWriteValue      = loadScript("write_value", "i")
 	scriptAdmitMember     = loadScript("admit_member", "iii")
 	scriptRemoveMember    = loadScript("remove_member", "i")
 	scriptRenewMembers    = loadScript("renew_members", "T")
@@ -130,6 +128,7 @@ const (
 var luaConstants = func() map[string]string {
 	constants := map[string]string{
 		"INBOX_GROUP": "'" + inboxGroup + "'", "TAKEOVER_CONSUMER": "'" + takeoverConsumer + "'", "POSTED_FIELD": "'" + postedField + "'",
+		"VERSION_FIELDS": "'" + strings.Join(versionFields, "', '") + "'", "ANY_VERSION": "'" + anyVersion + "'",
 		"BODY_HEAD": "'^" + compressedMark + `([^\n]*)\n'`, // a Lua pattern
 	}
 	numbers := map[string]int64{

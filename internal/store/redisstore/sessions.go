@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/lingua-scheduler/lingua/internal/core"
 	"github.com/lingua-scheduler/lingua/internal/store"
@@ -98,15 +97,4 @@ func (s *Store) Waiting(ctx context.Context, session core.SessionRef) ([]int64, 
 	}
 	slices.Sort(indexes)
 	return indexes, nil
-}
-
-// LastNode implements store.LastNodes.
-func (s *Store) LastNode(ctx context.Context, key core.SessionKey) (core.NodeID, error) {
-	node, err := s.getValue(ctx, s.keys.lastNode(key))
-	return core.NodeID(node), err
-}
-
-// SetLastNode implements store.LastNodes.
-func (s *Store) SetLastNode(ctx context.Context, key core.SessionKey, node core.NodeID, keep time.Duration) error {
-	return s.setValue(ctx, s.keys.lastNode(key), []byte(node), keep)
 }
