@@ -232,7 +232,7 @@ func (p *generatorProcess) report(ctx context.Context, l load, i int) error {
 	return nodes[i%len(nodes)].Write(context.WithoutCancel(ctx), websocket.MessageText, text) // a write that is cancelled closes the connection
 }
 
-// connect connects nodes, which serve no direction that is dispatched.
+// connect connects nodes, which serve no direction that is dispatched. They have no package node, to send as many reports as they are told.
 func (p *generatorProcess) connect(ctx context.Context, url string) error {
 	slots := 1
 	for i := range reportNodes {

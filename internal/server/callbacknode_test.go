@@ -18,7 +18,8 @@ type delivery struct {
 	query  string
 }
 
-// callbackNode is a node with a callback URL. It accepts every job and passes it to the test, which sends the node's requests.
+// callbackNode is a node with a callback URL, which does nothing by itself: it accepts every job and passes it to the test, which sends the
+// node's requests.
 type callbackNode struct {
 	sched       *testScheduler
 	id          string

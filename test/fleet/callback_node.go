@@ -65,7 +65,7 @@ type CallbackEvent struct {
 type CallbackStats struct {
 	Registrations       int
 	Accepted            int // jobs
-	Rejected            int // jobs for which no slot was free
+	Rejected            int // jobs for which no slot was free, or that Busy rejected
 	Working, MaxWorking int // jobs that it works on, now and at most
 }
 
@@ -216,7 +216,7 @@ func (n *CallbackNode) serveAssignment(w http.ResponseWriter, r *http.Request) {
 func (n *CallbackNode) start(key wire.ActiveJob, a *wire.Assignment) {
 	limit := time.Duration(a.TimeoutMS) * time.Millisecond
 	if n.Patient {
-		limit = 24 * time.Hour
+		limit = 24 * time.Hour // no test takes so long
 	}
 	ctx, cancel := context.WithTimeout(n.ctx, limit)
 	n.held[key] = &HeldJob{ActiveJob: key, Working: true, cancel: cancel}

@@ -28,7 +28,7 @@ type crashTest struct {
 	ended    int
 }
 
-// crashNode is a node: its own state, and the auditor's view of it.
+// crashNode is a node as a store knows it, without a scheduler: its own state, and the auditor's view of it.
 type crashNode struct {
 	id    core.NodeID
 	slots int
