@@ -23,8 +23,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Nodes is nodes in the same process, which finish their jobs at once and cost nothing else. Jobs is set when the scheduler exists, before
-// the first job.
+// Nodes is nodes in the same process, which finish their jobs at once. Jobs is set when the scheduler exists, before the first job.
 type Nodes struct{ Jobs *dispatch.Dispatcher }
 
 // Finish is fleet.Direct: it acknowledges and finishes a job, so that it has ended when its dispatch returns.
@@ -81,9 +80,10 @@ func (n *queuedNodes) register(tb testing.TB, s *scheduler.Scheduler, count, slo
 	for i := range count {
 		queue := make(chan *wire.Assignment, slots)
 		n.queues[NodeID(i)] = queue
-		p := core.Change{Declaration: core.Declaration{Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, MaxJobs: slots,
-			Callback: url}}
-		if _, err := s.Nodes.Register(tb.Context(), NodeID(i), p, nodes.Caller{}, store.Activity{}); err != nil {
+		c := core.Change{Declaration: core.Declaration{
+			MaxJobs: slots, Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}}, Callback: url,
+		}}
+		if _, err := s.Nodes.Register(tb.Context(), NodeID(i), c, nodes.Caller{}, store.Activity{}); err != nil {
 			tb.Fatal(err)
 		}
 		go n.work(tb, queue)

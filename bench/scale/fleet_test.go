@@ -104,7 +104,7 @@ func declare(number, slots, languages int, g *group) *core.Node {
 				Services: []core.Service{{ID: string(g.pool), Type: "nmt", Status: core.ServiceReady}},
 			}},
 	}
-	n.Capability.Normalise()
+	n.Normalise()
 	return n
 }
 

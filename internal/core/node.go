@@ -161,8 +161,8 @@ func (c *Capability) Normalise() {
 	c.Services = slices.Compact(c.Services)
 }
 
-// Equal reports whether both serve the same.
-func (c *Capability) Equal(o *Capability) bool {
+// SameCapability reports whether both serve the same.
+func (c *Capability) SameCapability(o *Capability) bool {
 	return c.AnyPair == o.AnyPair && c.Types == o.Types &&
 		slices.Equal(c.ASR, o.ASR) && slices.Equal(c.Semantic, o.Semantic) && slices.Equal(c.TTS, o.TTS) &&
 		slices.Equal(c.Pairs, o.Pairs) && slices.Equal(c.Models, o.Models) &&
@@ -339,7 +339,7 @@ func (n *Node) Serves(tenant TenantID) bool { return n.Tenant == "" || n.Tenant 
 // SameService reports whether o serves the same requests: a selection that chose n would have chosen o.
 func (n *Node) SameService(o *Node) bool {
 	return n.Region == o.Region && n.Zone == o.Zone && n.Tenant == o.Tenant && n.Pool == o.Pool && n.Callback == o.Callback &&
-		n.Owner == o.Owner && n.Capability.Equal(&o.Capability)
+		n.Owner == o.Owner && n.SameCapability(&o.Capability)
 }
 
 // SameDeclaration reports whether o declares the same as n, apart from epoch, revision and version.
@@ -355,7 +355,7 @@ func (n *Node) Supersede(old *Node) {
 	if !n.SameService(old) {
 		n.Revision++
 	}
-	n.Capability.Services = withReadySince(n.Capability.Services, old.Capability.Services, n.Version)
+	n.Services = withReadySince(n.Services, old.Services, n.Version)
 }
 
 // withReadySince returns services with the version of the node since which each is ready: the one that it has in old, or this one.

@@ -68,10 +68,10 @@ func TestSupersedeRevision(t *testing.T) {
 		{"zone", func(n *Node) { n.Zone = "b" }, false, false},
 		{"tenant", func(n *Node) { n.Tenant = "other" }, false, false},
 		{"callback", func(n *Node) { n.Callback = "http://127.0.0.1:10/job" }, false, false},
-		{"recognised language", func(n *Node) { n.Capability.ASR = LangSet{"zh"} }, false, false},
-		{"model", func(n *Node) { n.Capability.Models = nil }, false, false},
-		{"state of a service", func(n *Node) { n.Capability.Services = []Service{{ID: "asr", Status: ServiceError}} }, false, false},
-		{"type", func(n *Node) { n.Capability.Types.TTS = No }, false, false},
+		{"recognised language", func(n *Node) { n.ASR = LangSet{"zh"} }, false, false},
+		{"model", func(n *Node) { n.Models = nil }, false, false},
+		{"state of a service", func(n *Node) { n.Services = []Service{{ID: "asr", Status: ServiceError}} }, false, false},
+		{"type", func(n *Node) { n.Types.TTS = No }, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -132,10 +132,10 @@ func TestSupersedeSetsSinceWhenServicesAreReady(t *testing.T) {
 	declare := func(region string, services ...Service) []Service {
 		t.Helper()
 		next := last
-		next.Region, next.Capability.Services = region, services
+		next.Region, next.Services = region, services
 		next.Supersede(&last)
 		last = next
-		return last.Capability.Services
+		return last.Services
 	}
 	asr := func(version string, status ServiceStatus, since Version) Service {
 		return Service{ID: "asr", Version: version, Type: "asr", Status: status, ReadySince: since}

@@ -11,7 +11,7 @@ import (
 
 func poolNode(id NodeID, services ...Service) *Node {
 	n := &Node{ID: id, Declaration: Declaration{Capability: Capability{Services: services}}}
-	n.Capability.Normalise()
+	n.Normalise()
 	return n
 }
 

@@ -20,7 +20,7 @@ func expectAssignment(p *Pools, n *Node) (matching []PoolID, none Assignment) {
 		}
 		var missing []string
 		for _, r := range d.RequiredServices {
-			if installed, _ := n.Capability.ServiceState(r); !installed {
+			if installed, _ := n.ServiceState(r); !installed {
 				missing = append(missing, r)
 			}
 		}

@@ -58,12 +58,12 @@ func (r *Restriction) Allows(n *Node) bool {
 		return false
 	}
 	for _, required := range r.Services {
-		if installed, _ := n.Capability.ServiceState(required); !installed {
+		if installed, _ := n.ServiceState(required); !installed {
 			return false
 		}
 	}
 	for _, required := range r.Models {
-		if !n.Capability.HasModel(required) {
+		if !n.HasModel(required) {
 			return false
 		}
 	}

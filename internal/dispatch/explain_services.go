@@ -29,7 +29,7 @@ func isRequired(required []string, service string) bool {
 // explainServices lists the services of a node that matter to a job. A node that is not in view has no marks: n is nil.
 func explainServices(required []string, declared *core.Node, n *fleet.Node, now fleet.Instant) []ExplainedService {
 	var list []ExplainedService
-	for _, s := range declared.Capability.Services {
+	for _, s := range declared.Services {
 		x := ExplainedService{Service: s}
 		if n != nil {
 			x.MarkedFor = n.MarkedFor(&s, now)

@@ -160,7 +160,7 @@ func (p *poolChaos) check(r store.ReserveParams, v store.Verdict) {
 	if !allowed {
 		p.t.Errorf("attempt %d of job %s (tenant %q, pool %+v) got a slot of %s with the services %v", r.Lease.Attempt, r.Lease.Job,
 			spec.Tenant, spec.Pool,
-			r.Lease.Node, status.Node.Capability.Services)
+			r.Lease.Node, status.Node.Services)
 	}
 	if p.checked == nil {
 		p.checked = make(map[string]int)

@@ -263,7 +263,7 @@ func TestNodeLeavesItsPoolUnseen(t *testing.T) {
 			t.Fatal(err)
 		}
 		next := *status.Node
-		next.Capability.Services = []core.Service{{ID: "y", Status: core.ServiceReady}}
+		next.Services = []core.Service{{ID: "y", Status: core.ServiceReady}}
 		next.Supersede(status.Node)
 		if _, err := h.mem.Heartbeat(t.Context(),
 			store.HeartbeatParams{Node: "g", Epoch: status.Node.Epoch, Known: status.Node, Declared: &next}); err != nil {

@@ -306,7 +306,7 @@ func TestWithdrawnLanguageIsNotGrantedFromStaleFleet(t *testing.T) {
 		h.addNode("node-a", 5)
 		h.dispatch(withRequestID("warm"))
 		h.stopFollower()
-		h.changeInStore("node-a", func(n *core.Node) { n.Capability.Semantic = core.NewLangSet("en", "de") })
+		h.changeInStore("node-a", func(n *core.Node) { n.Semantic = core.NewLangSet("en", "de") })
 		if e := h.dispatchRefused(withRequestID("req-2")); e.Code != wire.AllCandidatesFullOrFailed && e.Code != wire.NoCapableNode {
 			t.Errorf("refusal %+v", e)
 		}
@@ -324,7 +324,7 @@ func TestChangedNodeIsReservedAgain(t *testing.T) {
 		h.addNode("node-a", 5)
 		h.dispatch(withRequestID("warm"))
 		h.stopFollower()
-		h.changeInStore("node-a", func(n *core.Node) { n.Capability.Semantic = core.NewLangSet("en", "zh", "de") })
+		h.changeInStore("node-a", func(n *core.Node) { n.Semantic = core.NewLangSet("en", "zh", "de") })
 		h.dispatch(withRequestID("after-a-change"))
 		declared := *h.fleet.Node("node-a").Declared()
 		if _, err := h.mem.Register(h.t.Context(), store.RegisterParams{Node: declared, Load: core.UnknownLoad}); err != nil {

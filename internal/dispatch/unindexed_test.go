@@ -27,7 +27,7 @@ func TestRestrictionsWithoutAnIndex(t *testing.T) {
 		near := func(s *core.Spec) { s.Options.PreferredRegion = "eu" }
 		for i := range 30 {
 			p := h.dispatch(withRequestID(fmt.Sprint("r", i)), requiring(services...), near)
-			if declared := h.fleet.Node(p.Node).Declared(); declared.Region != "eu" || len(declared.Capability.Services) != len(services) {
+			if declared := h.fleet.Node(p.Node).Declared(); declared.Region != "eu" || len(declared.Services) != len(services) {
 				t.Fatalf("job %d is on %s", i, p.Node)
 			}
 		}

@@ -11,7 +11,7 @@ import (
 )
 
 func hasService(id string) func(*core.Node) {
-	return func(n *core.Node) { n.Capability.Services = []core.Service{{ID: id, Status: core.ServiceReady}} }
+	return func(n *core.Node) { n.Services = []core.Service{{ID: id, Status: core.ServiceReady}} }
 }
 
 // TestCoverage checks what is covered in a fleet with a pool to which a tenant is bound, another pool, and a node of no pool.

@@ -16,11 +16,11 @@ import (
 // installed makes a node have services installed.
 func installed(services ...string) func(*core.Node) {
 	return func(n *core.Node) {
-		n.Capability.Services = nil
+		n.Services = nil
 		for _, id := range services {
-			n.Capability.Services = append(n.Capability.Services, core.Service{ID: id, Version: "1", Status: core.ServiceReady})
+			n.Services = append(n.Services, core.Service{ID: id, Version: "1", Status: core.ServiceReady})
 		}
-		n.Capability.Normalise()
+		n.Normalise()
 	}
 }
 

@@ -299,7 +299,7 @@ func BenchmarkRestrictions(b *testing.B) {
 	f := dividedFleet(50)
 	for i := range 100_000 {
 		f.Update(status(declared(core.NodeID(fmt.Sprint("node-", i)), func(n *core.Node) {
-			n.Region, n.Capability.Services = fmt.Sprint("r", i%3), []core.Service{{ID: "asr", Version: "2.1", Status: core.ServiceReady}}
+			n.Region, n.Services = fmt.Sprint("r", i%3), []core.Service{{ID: "asr", Version: "2.1", Status: core.ServiceReady}}
 		})))
 	}
 	for _, restrictions := range []int{200, 400, 1500, 3000} {

@@ -104,7 +104,7 @@ func (n *Node) MarkedFor(s *core.Service, now Instant) time.Duration {
 
 // Usable reports whether some version of a service is ready on the node and not marked.
 func (n *Node) Usable(service string, now Instant) bool {
-	return n.Declared().Capability.Usable(service, func(s *core.Service) bool { return n.Marked(s, now) })
+	return n.Declared().Usable(service, func(s *core.Service) bool { return n.Marked(s, now) })
 }
 
 // ServiceMark is a mark of a node.
@@ -122,7 +122,7 @@ func (n *Node) Marks(now Instant) []ServiceMark {
 		return nil
 	}
 	list := n.UndeclaredMarks(now)
-	services, epoch := n.Declared().Capability.Services, n.Epoch()
+	services, epoch := n.Declared().Services, n.Epoch()
 	for key, m := range *marks {
 		if slices.ContainsFunc(services, func(s core.Service) bool {
 			return s.ID == key.service && (key.version == "" || s.Version == key.version) && m.covers(&s, epoch, now)
@@ -151,7 +151,7 @@ func (n *Node) UndeclaredMarks(now Instant) []ServiceMark {
 		return nil
 	}
 	var list []ServiceMark
-	services, epoch := n.Declared().Capability.Services, n.Epoch()
+	services, epoch := n.Declared().Services, n.Epoch()
 	for key, m := range *marks {
 		declared := slices.ContainsFunc(services, func(s core.Service) bool {
 			return s.ID == key.service && (key.version == "" || s.Version == key.version)

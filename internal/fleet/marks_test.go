@@ -83,11 +83,11 @@ func TestMarksSurviveAChangeOfTheDeclaration(t *testing.T) {
 // offers makes a node declare versions of a service, each with its status.
 func offers(id string, versions map[string]core.ServiceStatus) func(*core.Node) {
 	return func(n *core.Node) {
-		n.Capability.Services = nil
+		n.Services = nil
 		for version, status := range versions {
-			n.Capability.Services = append(n.Capability.Services, core.Service{ID: id, Version: version, Type: "asr", Status: status})
+			n.Services = append(n.Services, core.Service{ID: id, Version: version, Type: "asr", Status: status})
 		}
-		n.Capability.Normalise()
+		n.Normalise()
 	}
 }
 
@@ -95,7 +95,7 @@ func offers(id string, versions map[string]core.ServiceStatus) func(*core.Node) 
 func usable(f *Fleet, id core.NodeID, service string) []string {
 	n := f.Node(id)
 	found := []string{}
-	for _, s := range n.Declared().Capability.Services {
+	for _, s := range n.Declared().Services {
 		if s.ID == service && s.Status == core.ServiceReady && !n.Marked(&s, f.Now()) {
 			found = append(found, s.Version)
 		}
@@ -254,7 +254,7 @@ func TestMarksInForce(t *testing.T) {
 		f := agedFleet()
 		f.Update(status(declared("a", func(n *core.Node) {
 			n.Version = 7
-			n.Capability.Services = []core.Service{
+			n.Services = []core.Service{
 				{ID: "asr", Version: "1", Status: core.ServiceReady}, {ID: "nmt", Version: "2", Status: core.ServiceReady, ReadySince: 6}, {ID: "tts", Version: "3", Status: core.ServiceReady},
 			}
 		})))

@@ -63,7 +63,7 @@ func (n *Node) setDeclared(declared *core.Node) {
 func (n *Node) updateSummary() {
 	declared := n.declared.Load()
 	b := packSummary(declared)
-	if n.marks.Load() != nil && declared.Capability.Stages() != 0 {
+	if n.marks.Load() != nil && declared.Stages() != 0 {
 		b |= uint64(summaryMarked)
 	}
 	n.summary.Store(b)
@@ -104,7 +104,7 @@ func packSummary(declared *core.Node) uint64 {
 	if declared.Reachable() {
 		b |= summaryReachable
 	}
-	b |= Summary(declared.Capability.Unready(noMarks)) * summaryStage
+	b |= Summary(declared.Unready(noMarks)) * summaryStage
 	return uint64(b)
 }
 
@@ -141,7 +141,7 @@ func (n *Node) Unready(tts bool, now Instant) core.Reason {
 	if b&summaryMarked == 0 {
 		return (core.Stages(b/summaryStage) & allStages).Reason(tts)
 	}
-	return n.Declared().Capability.Unready(func(s *core.Service) bool { return n.Marked(s, now) }).Reason(tts)
+	return n.Declared().Unready(func(s *core.Service) bool { return n.Marked(s, now) }).Reason(tts)
 }
 
 // A load is packed into three numbers of 16 bits, 0 for unknown, so that it is read atomically and from the same cache line.

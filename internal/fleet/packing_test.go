@@ -33,14 +33,14 @@ func TestSummaryMatchesTheDeclaration(t *testing.T) {
 			want.Slots = min(want.Slots, limit)
 		}
 		if kind := rapid.SampledFrom([]string{"", "tone", "asr", "semantic", "nmt", "tts"}).Draw(t, "service"); kind != "" {
-			n.Capability.Services = []core.Service{{ID: "s", Type: kind, Status: core.ServiceStopped}}
+			n.Services = []core.Service{{ID: "s", Type: kind, Status: core.ServiceStopped}}
 			want.Unready = unready[kind]
 		}
 		view := new(Node)
 		view.setDeclared(n)
 		b := view.Summary()
 		if b.MaybeUnready() != (want.Unready != core.ReasonNone) {
-			t.Fatalf("doubtful %v with %+v", b.MaybeUnready(), n.Capability.Services)
+			t.Fatalf("doubtful %v with %+v", b.MaybeUnready(), n.Services)
 		}
 		if diff := cmp.Diff(want, brief{b.Slots(), b.Ready(), b.Tenant(), b.Reachable(), b.Ejected(), view.Unready(true, 0)}); diff != "" {
 			t.Fatalf("brief of %+v (-want +got):\n%s", n, diff)

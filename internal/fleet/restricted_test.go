@@ -67,7 +67,7 @@ func TestRestrictedIndexes(t *testing.T) {
 					delete(nodes, s.Node)
 				} else {
 					change := func(n *core.Node) {
-						n.Region, n.Capability.Services, n.Capability.Models = s.Region, s.Services, s.Models
+						n.Region, n.Services, n.Models = s.Region, s.Services, s.Models
 					}
 					n := declared(s.Node, change)
 					if old := last[s.Node]; old != nil {

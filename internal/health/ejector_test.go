@@ -48,7 +48,7 @@ func (j *judged) register(id core.NodeID, slots int, langs []core.Lang, changes 
 	for _, change := range changes {
 		change(&node)
 	}
-	node.Capability.Normalise()
+	node.Normalise()
 	r, err := j.store.Register(context.Background(), store.RegisterParams{Node: node})
 	if err != nil {
 		j.t.Fatal(err)
@@ -316,7 +316,7 @@ func (j *judged) recordEvents(kind store.EventKind) (details func() []string) {
 func TestPoolsKeepTheirLastNode(t *testing.T) {
 	type nodes = map[core.NodeID][]func(*core.Node)
 	has := func(service string) func(*core.Node) {
-		return func(n *core.Node) { n.Capability.Services = []core.Service{{ID: service, Status: core.ServiceReady}} }
+		return func(n *core.Node) { n.Services = []core.Service{{ID: service, Status: core.ServiceReady}} }
 	}
 	ofAcme := func(n *core.Node) { n.Tenant = "acme" }
 	drained := func(n *core.Node) { n.Health = core.HealthDraining }

@@ -44,7 +44,7 @@ func TestReportOfAnEarlierStateMarksNothing(t *testing.T) {
 		h.add("a") // another epoch
 		status := func(s core.ServiceStatus) {
 			next := *h.nodes["b"]
-			next.Capability.Services = []core.Service{{ID: "asr", Version: "1", Type: "asr", Status: s}}
+			next.Services = []core.Service{{ID: "asr", Version: "1", Type: "asr", Status: s}}
 			r, err := h.mem.Heartbeat(h.t.Context(), store.HeartbeatParams{Node: "b", Known: h.nodes["b"], Declared: &next, Load: core.UnknownLoad})
 			if err != nil {
 				t.Fatal(err)

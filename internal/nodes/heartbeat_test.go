@@ -37,8 +37,8 @@ func TestHeartbeatChangesTheDeclaration(t *testing.T) {
 			States: map[string]core.ServiceStatus{"asr-1": core.ServiceError, "unknown": core.ServiceReady},
 		}})
 		want := *before
-		want.Region, want.MaxJobs, want.Capability.Semantic = region, slots, core.NewLangSet("de", "en", "zh")
-		want.Capability.Services = []core.Service{{ID: "asr-1", Version: "1", Type: "asr", Status: core.ServiceError}}
+		want.Region, want.MaxJobs, want.Semantic = region, slots, core.NewLangSet("de", "en", "zh")
+		want.Services = []core.Service{{ID: "asr-1", Version: "1", Type: "asr", Status: core.ServiceError}}
 		stored := h.stored("a")
 		if !stored.Node.SameDeclaration(&want) || stored.Node.Revision <= before.Revision {
 			t.Errorf("declaration (-want +got):\n%s", cmp.Diff(&want, stored.Node))

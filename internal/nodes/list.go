@@ -279,7 +279,7 @@ func (f *DirectionFilter) directions(n *core.Node) []core.Direction {
 	if f.Region != "" && f.Region != n.Region || f.Node != "" && f.Node != n.ID || f.Tenant != nil && *f.Tenant != n.Tenant {
 		return nil
 	}
-	all := n.Capability.Directions(maxNodeDirections)
+	all := n.Directions(maxNodeDirections)
 	if f.Lang == "" {
 		return all
 	}

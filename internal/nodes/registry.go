@@ -135,7 +135,7 @@ func NewID() core.NodeID { return core.NodeID("node-" + uuid.Must(uuid.NewV7()).
 // RestoreNode registers a connected node that the store has lost, with everything that it has declared so far.
 func (r *Registry) RestoreNode(ctx context.Context, declared core.Node, secret string, connection uint64, a store.Activity) (Registered,
 	error) {
-	declared.Capability.Normalise()
+	declared.Normalise()
 	return r.register(ctx, store.RegisterParams{Node: declared, Load: core.UnknownLoad, Activity: a, Connection: connection,
 		Returning: true}, secret)
 }

@@ -21,9 +21,9 @@ func TestSelectionAllocatesNothing(t *testing.T) {
 	// Nodes with services that are not ready (a third) or marked (a third) cost no more.
 	for i := range 10_000 {
 		n := *f.node(i).Declared()
-		n.Capability.Services = []core.Service{{ID: "asr-1", Type: "asr", Status: core.ServiceReady}, {ID: "asr-2", Type: "asr", Status: core.ServiceError}}
+		n.Services = []core.Service{{ID: "asr-1", Type: "asr", Status: core.ServiceReady}, {ID: "asr-2", Type: "asr", Status: core.ServiceError}}
 		if i%3 == 0 {
-			n.Capability.Services[0].Status = core.ServiceDownloading
+			n.Services[0].Status = core.ServiceDownloading
 		}
 		n.Version++
 		f.Update(status(&n))

@@ -14,7 +14,7 @@ func TestAvailability(t *testing.T) {
 	t.Parallel()
 	service := func(kind string) func(*core.Node) {
 		return func(n *core.Node) {
-			n.Capability.Services = []core.Service{{ID: "s", Type: kind, Status: core.ServiceError}}
+			n.Services = []core.Service{{ID: "s", Type: kind, Status: core.ServiceError}}
 		}
 	}
 	for name, c := range map[string]struct {

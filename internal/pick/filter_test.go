@@ -43,7 +43,7 @@ func requireService(id string) func(*filterCase) {
 func declareService(id string, statuses ...core.ServiceStatus) func(*filterCase) {
 	return withNode(func(n *core.Node) {
 		for i, s := range statuses {
-			n.Capability.Services = append(n.Capability.Services, core.Service{ID: id, Version: string(rune('1' + i)), Status: s})
+			n.Services = append(n.Services, core.Service{ID: id, Version: string(rune('1' + i)), Status: s})
 		}
 	})
 }
@@ -53,7 +53,7 @@ func declareServicesOfType(kind string, statuses ...core.ServiceStatus) func(*fi
 	return withNode(func(n *core.Node) {
 		for i, s := range statuses {
 			id := strings.ToLower(kind) + "-" + string(rune('1'+i))
-			n.Capability.Services = append(n.Capability.Services, core.Service{ID: id, Type: kind, Status: s})
+			n.Services = append(n.Services, core.Service{ID: id, Type: kind, Status: s})
 		}
 	})
 }
@@ -64,7 +64,7 @@ func requireAndDeclare(id string, statuses ...core.ServiceStatus) func(*filterCa
 
 // requireAndDeclareModel has the job require a model that the node has.
 func requireAndDeclareModel(s *filterCase) {
-	s.node.Capability.Models = []string{"small"}
+	s.node.Models = []string{"small"}
 	s.query.Options.RequiredModels = []string{"small"}
 }
 
@@ -107,20 +107,20 @@ func missACKs(times int) func(*filterCase) {
 // rejecting are conditions under which a node is rejected, with the reason. Any two can occur together.
 var rejecting = []condition{
 	// The node is incapable as it is registered.
-	{"the source is not understood", core.ReasonSemanticLang, withNode(func(n *core.Node) { n.Capability.Semantic = core.NewLangSet("de", "fr") })},
-	{"it does no semantic repair", core.ReasonSemanticLang, withNode(func(n *core.Node) { n.Capability.Types.Semantic = core.No })},
-	{"the source is not recognised", core.ReasonASRLang, withNode(func(n *core.Node) { n.Capability.ASR = core.NewLangSet("fr") })},
-	{"it does no recognition", core.ReasonASRLang, withNode(func(n *core.Node) { n.Capability.Types.ASR = core.No })},
+	{"the source is not understood", core.ReasonSemanticLang, withNode(func(n *core.Node) { n.Semantic = core.NewLangSet("de", "fr") })},
+	{"it does no semantic repair", core.ReasonSemanticLang, withNode(func(n *core.Node) { n.Types.Semantic = core.No })},
+	{"the source is not recognised", core.ReasonASRLang, withNode(func(n *core.Node) { n.ASR = core.NewLangSet("fr") })},
+	{"it does no recognition", core.ReasonASRLang, withNode(func(n *core.Node) { n.Types.ASR = core.No })},
 	{"the pair is not translated", core.ReasonNMTPair, withNode(func(n *core.Node) {
-		n.Capability.AnyPair, n.Capability.Pairs = false, []core.Direction{{Src: "de", Tgt: "en"}}
+		n.AnyPair, n.Pairs = false, []core.Direction{{Src: "de", Tgt: "en"}}
 	})},
-	{"it does no translation", core.ReasonNMTPair, withNode(func(n *core.Node) { n.Capability.Types.NMT = core.No })},
-	{"the target is not spoken", core.ReasonTTSLang, withNode(func(n *core.Node) { n.Capability.TTS = nil })},
-	{"it does no speech", core.ReasonTTSLang, withNode(func(n *core.Node) { n.Capability.Types.TTS = core.No })},
+	{"it does no translation", core.ReasonNMTPair, withNode(func(n *core.Node) { n.Types.NMT = core.No })},
+	{"the target is not spoken", core.ReasonTTSLang, withNode(func(n *core.Node) { n.TTS = nil })},
+	{"it does no speech", core.ReasonTTSLang, withNode(func(n *core.Node) { n.Types.TTS = core.No })},
 	{"it is another tenant's", core.ReasonTenant, withNode(func(n *core.Node) { n.Tenant = "other" })},
 	{"it is in another region", core.ReasonRegion, both(withNode(func(n *core.Node) { n.Region = "us" }), withOptions(func(o *core.Options) { o.Region = "eu" }))},
 	{"a model is missing", core.ReasonModelMissing, both(
-		withNode(func(n *core.Node) { n.Capability.Models = []string{"small"} }),
+		withNode(func(n *core.Node) { n.Models = []string{"small"} }),
 		withOptions(func(o *core.Options) { o.RequiredModels = []string{"small", "large"} }))},
 	{"a service is missing", core.ReasonServiceMissing, requireService("missing")},
 	{"a feature is missing", core.ReasonFeatureMissing, withOptions(func(o *core.Options) { o.Features = []string{"tone"} })},
@@ -172,12 +172,12 @@ var accepting = []condition{
 	{name: "the region that is required", apply: both(withNode(func(n *core.Node) { n.Region = "eu" }), withOptions(func(o *core.Options) { o.Region = "eu" }))},
 	{name: "a region that is not required", apply: withNode(func(n *core.Node) { n.Region = "eu" })},
 	{name: "all the models", apply: both(
-		withNode(func(n *core.Node) { n.Capability.Models = []string{"small", "large", "other"} }),
+		withNode(func(n *core.Node) { n.Models = []string{"small", "large", "other"} }),
 		withOptions(func(o *core.Options) { o.RequiredModels = []string{"large", "small"} }))},
 	{name: "a tenant's job with requirements on a node of no tenant", apply: both(requireAndDeclareModel, func(s *filterCase) { s.query.Tenant = "acme" })},
 	{name: "a job with requirements and no region, on a node with a region", apply: both(requireAndDeclareModel, withNode(func(n *core.Node) { n.Region = "eu" }))},
 	{name: "all the features", apply: both(
-		withNode(func(n *core.Node) { n.Capability.Features, n.Capability.Types.Tone = []string{"glossary"}, core.Yes }),
+		withNode(func(n *core.Node) { n.Features, n.Types.Tone = []string{"glossary"}, core.Yes }),
 		withOptions(func(o *core.Options) { o.Features = []string{"tone", "glossary"} }))},
 	{name: "a service that is ready", apply: requireAndDeclare("asr", core.ServiceReady)},
 	{name: "a service with one version ready", apply: requireAndDeclare("asr", core.ServiceError, core.ServiceReady, core.ServiceDownloading)},
@@ -195,7 +195,7 @@ var accepting = []condition{
 	{name: "a mark on one of two services of a type", apply: both(declareServicesOfType("asr", core.ServiceReady, core.ServiceReady), markService("asr-1", time.Hour))},
 	{name: "a mark on a service it never declared", apply: both(declareServicesOfType("asr", core.ServiceReady), markService("asr-9", time.Hour))},
 	{name: "an expired mark on its only service of a type", apply: both(declareServicesOfType("asr", core.ServiceReady), both(markService("asr-1", time.Second), elapse(time.Second)))},
-	{name: "no TTS, and none required", apply: both(withNode(func(n *core.Node) { n.Capability.TTS = nil }), func(s *filterCase) { s.tts = false })},
+	{name: "no TTS, and none required", apply: both(withNode(func(n *core.Node) { n.TTS = nil }), func(s *filterCase) { s.tts = false })},
 	{name: "a heartbeat just within the time", apply: elapse(15 * time.Second)},
 	{name: "one slot", apply: withNode(func(n *core.Node) { n.MaxJobs = 1 })},
 	{name: "one slot of four", apply: withNode(limitedTo(1))},

@@ -158,7 +158,7 @@ func (s *filterCase) after(fn func(*fleet.Fleet, *fleet.Node)) { s.events = appe
 func (s *filterCase) evaluate(t *testing.T) (reason core.Reason) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s.node.Capability.Normalise()
+		s.node.Normalise()
 		f := fleet.New(time.Hour)
 		time.Sleep(time.Minute)
 		st := status(&s.node)

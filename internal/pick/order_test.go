@@ -22,7 +22,7 @@ func dividedFleet(sizes ...int) *fleet.Fleet {
 		pools.Defined = append(pools.Defined, core.PoolDefinition{ID: core.PoolID(fmt.Sprint("pool-", p)), RequiredServices: []string{service}})
 		for i := range size {
 			n := declared(core.NodeID(fmt.Sprintf("n-%d-%d", p, i)))
-			n.Capability.Services = []core.Service{{ID: service, Status: core.ServiceReady}}
+			n.Services = []core.Service{{ID: service, Status: core.ServiceReady}}
 			if i%3 == 2 {
 				n.Health = core.HealthDegraded
 			}

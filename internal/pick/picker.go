@@ -171,17 +171,17 @@ func filterCapability(q *Query, declared *core.Node) core.Reason {
 		return core.ReasonRegion
 	}
 	for _, model := range o.RequiredModels {
-		if !declared.Capability.HasModel(model) {
+		if !declared.HasModel(model) {
 			return core.ReasonModelMissing
 		}
 	}
 	for _, service := range o.RequiredServices {
-		if installed, _ := declared.Capability.ServiceState(service); !installed {
+		if installed, _ := declared.ServiceState(service); !installed {
 			return core.ReasonServiceMissing
 		}
 	}
 	for _, feature := range o.Features {
-		if !declared.Capability.HasFeature(feature) {
+		if !declared.HasFeature(feature) {
 			return core.ReasonFeatureMissing
 		}
 	}
@@ -192,7 +192,7 @@ func filterCapability(q *Query, declared *core.Node) core.Reason {
 func filterServices(q *Query, n *fleet.Node) core.Reason {
 	declared := n.Declared()
 	for _, service := range q.Options.RequiredServices {
-		if _, ready := declared.Capability.ServiceState(service); !ready {
+		if _, ready := declared.ServiceState(service); !ready {
 			return core.ReasonServiceNotReady
 		}
 		if !n.Usable(service, q.Now) {

@@ -128,7 +128,7 @@ func TestSurveyAgreesWithFilter(t *testing.T) {
 		q := f.query(func(q *pick.Query) { q.Options = &core.Options{RequiredModels: []string{"m"}} })
 		q.Now += fleet.Instant(time.Second)
 		for i, kind := range kinds {
-			n := declared(nodeID(i), func(n *core.Node) { n.Capability.Models = []string{"m"} })
+			n := declared(nodeID(i), func(n *core.Node) { n.Models = []string{"m"} })
 			s := status(n)
 			switch kind {
 			case "degraded":
@@ -136,7 +136,7 @@ func TestSurveyAgreesWithFilter(t *testing.T) {
 			case "tenant":
 				n.Tenant = "other"
 			case "model":
-				n.Capability.Models = nil
+				n.Models = nil
 			case "slots":
 				n.MaxJobs, s.Max = 0, 0
 			case "ejected":

@@ -109,7 +109,7 @@ func TestSurveyOfGroups(t *testing.T) {
 			spec.Options.RequiredServices = []string{"s"}
 			for n := range f.All() {
 				next := *n.Declared()
-				next.Capability.Services = []core.Service{{ID: "s", Status: core.ServiceReady}}
+				next.Services = []core.Service{{ID: "s", Status: core.ServiceReady}}
 				next.Supersede(n.Declared())
 				f.Update(status(&next))
 			}

@@ -179,7 +179,7 @@ func (c *counter) add(p *poolCount, n *fleet.Node) {
 	p.Total++
 	p.Online++
 	declared := n.Declared()
-	installed, ready := declared.Capability.StageState(func(s *core.Service) bool { return n.Marked(s, c.now) })
+	installed, ready := declared.StageState(func(s *core.Service) bool { return n.Marked(s, c.now) })
 	p.ASR.add(installed, ready, core.StageASR)
 	p.NMT.add(installed, ready, core.StageNMT)
 	p.TTS.add(installed, ready, core.StageTTS)

@@ -52,7 +52,7 @@ func declared(id core.NodeID, services ...string) store.NodeStatus {
 	n := &core.Node{ID: id, Epoch: 1, Revision: 1, Version: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://" + string(id)}}
 	n.Capability = core.Capability{Semantic: core.NewLangSet("de", "en"), AnyPair: true}
 	for _, s := range services {
-		n.Capability.Services = append(n.Capability.Services, core.Service{ID: s, Type: s, Status: core.ServiceReady})
+		n.Services = append(n.Services, core.Service{ID: s, Type: s, Status: core.ServiceReady})
 	}
 	return store.NodeStatus{Node: n, Load: core.UnknownLoad, Occupancy: store.Occupancy{Max: 4}}
 }
@@ -78,7 +78,7 @@ func TestOverviewCounts(t *testing.T) {
 	t.Parallel()
 	r, follower := newReader(t, file("asr", "tts"), &ledger{})
 	stopped := declared("a-4", "asr")
-	stopped.Node.Capability.Services[0].Status = core.ServiceError
+	stopped.Node.Services[0].Status = core.ServiceError
 	for _, s := range []store.NodeStatus{
 		declared("a-1", "asr"), declared("a-2", "asr"), drained(declared("a-3", "asr")), stopped, silentFor(declared("a-5", "asr")),
 		declared("t-1", "tts"), declared("n-1", "nmt"), silentFor(declared("n-2")), pinnedTo("gone", declared("n-3", "asr")), pinnedTo("tts", declared("n-4", "asr")),

@@ -153,7 +153,7 @@ func languageIsWithdrawnFromBoth(t *testing.T) {
 		var calls sync.WaitGroup
 		for range callers {
 			calls.Go(func() {
-				if n := instances[1].Fleet.Node("n"); n != nil && slices.Contains(n.Declared().Capability.Semantic, "en") {
+				if n := instances[1].Fleet.Node("n"); n != nil && slices.Contains(n.Declared().Semantic, "en") {
 					stale.Add(1)
 				}
 				if err := dispatchOne(); err == nil {

@@ -199,7 +199,7 @@ func (h *nodeHandlers) matches(f *nodeFilter, st *store.NodeStatus) bool {
 		return false
 	}
 	if f.service != "" {
-		if installed, _ := n.Capability.ServiceState(f.service); !installed {
+		if installed, _ := n.ServiceState(f.service); !installed {
 			return false
 		}
 	}

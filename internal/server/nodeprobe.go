@@ -82,7 +82,7 @@ func (h *nodeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.Prob
 	callOf(ctx).concerns("node", id, st.Node.Tenant)
 	p.Tenant = st.Node.Tenant
 	if p.Direction == (core.Direction{}) {
-		first := st.Node.Capability.Directions(1)
+		first := st.Node.Directions(1)
 		if len(first) == 0 {
 			return nil, wire.FieldErrorf(wire.PreferredNodeNotCapable, "node_id", "node %s serves no direction", id)
 		}

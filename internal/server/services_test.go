@@ -86,7 +86,7 @@ func (ts *testScheduler) reportUnavailable(body object) {
 	ts.eventually("the service is marked", func() bool {
 		now := ts.scheduler.Fleet.Now()
 		undeclared := slices.ContainsFunc(n.UndeclaredMarks(now), func(m fleet.ServiceMark) bool { return m.Service == service && m.Version == version })
-		return undeclared || slices.ContainsFunc(n.Declared().Capability.Services, func(s core.Service) bool {
+		return undeclared || slices.ContainsFunc(n.Declared().Services, func(s core.Service) bool {
 			return s.ID == service && (version == "" || s.Version == version) && n.Marked(&s, now)
 		})
 	})

@@ -54,7 +54,7 @@ func TestCoverageOfPools(t *testing.T) {
 			ID: id, Epoch: 1, Version: version, Revision: 1, Declaration: core.Declaration{Health: health, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
 				Capability: core.Capability{Semantic: zhEN, AnyPair: true, Services: []core.Service{{ID: service, Status: core.ServiceReady}}}},
 		}
-		n.Capability.Normalise()
+		n.Normalise()
 		f.Update(store.NodeStatus{Node: n})
 	}
 	cover := func() (s *wire.Stats, covers []coveredBy) {

@@ -104,7 +104,7 @@ func TestCoverageEvents(t *testing.T) {
 		recorder := journal.NewEvents("i-1", telemetry.New().AuditDropped.WithLabelValues("store"), discardLog)
 		node := func(epoch int64, health core.Health) store.NodeStatus {
 			n := &core.Node{ID: "n", Epoch: core.Epoch(epoch), Declaration: core.Declaration{Health: health, MaxJobs: 1, Callback: "http://127.0.0.1:9/", Capability: core.Capability{Semantic: core.LangSet{"en", "zh"}, AnyPair: true}}}
-			n.Capability.Normalise()
+			n.Normalise()
 			return store.NodeStatus{Node: n}
 		}
 		var all []*fakeInstance

@@ -59,7 +59,7 @@ func BenchmarkSurvey(b *testing.B) {
 			ID: core.NodeID(fmt.Sprint("n", i)), Epoch: 1, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4, Callback: "http://127.0.0.1:9/",
 				Capability: core.Capability{Semantic: langs, AnyPair: true, Services: []core.Service{{ID: "asr", Type: "asr", Status: core.ServiceReady}}}},
 		}
-		n.Capability.Normalise()
+		n.Normalise()
 		f.Update(store.NodeStatus{Node: n})
 	}
 	b.ResetTimer()

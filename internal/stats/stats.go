@@ -17,7 +17,7 @@ import (
 
 // Store is the part of the store that this package uses.
 type Store interface {
-	store.Stats
+	store.Values
 	store.Locks
 	health.Admitter
 	Shared() bool

@@ -79,7 +79,7 @@ func (s *surveyor) addDeclared(declared *core.Node) {
 	if len(s.wanted) >= maxListed {
 		return
 	}
-	for _, d := range declared.Capability.Directions(maxListed - len(s.wanted)) {
+	for _, d := range declared.Directions(maxListed - len(s.wanted)) {
 		if !slices.Contains(s.wanted, d) {
 			s.wanted = append(s.wanted, d)
 		}
@@ -122,8 +122,8 @@ func (s *surveyor) used(n *fleet.Node) int {
 
 // countInstalled counts the services and models of a node.
 func (s *surveyor) countInstalled(n *fleet.Node, declared *core.Node, ready bool, slots int) {
-	for i := range declared.Capability.Services {
-		service := &declared.Capability.Services[i]
+	for i := range declared.Services {
+		service := &declared.Services[i]
 		key := core.Service{ID: service.ID, Version: service.Version, Type: service.Type}
 		use := s.services[key]
 		if use == nil {
@@ -140,7 +140,7 @@ func (s *surveyor) countInstalled(n *fleet.Node, declared *core.Node, ready bool
 			use.Slots += slots
 		}
 	}
-	for _, model := range declared.Capability.Models {
+	for _, model := range declared.Models {
 		use := s.models[model]
 		if use == nil {
 			if len(s.models) >= maxCounted {

@@ -25,7 +25,7 @@ func TestServicesOfTheCatalogInStats(t *testing.T) {
 				{ID: "private", Version: "7", Type: "nmt", Status: core.ServiceStopped},
 			}}},
 	}
-	n.Capability.Normalise()
+	n.Normalise()
 	f.Update(store.NodeStatus{Node: n})
 	catalog := []health.HubService{
 		{ServiceID: "asr-en", Name: "English recognition", Type: "asr", Versions: []string{"2.0", "1.9"}},

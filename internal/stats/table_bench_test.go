@@ -18,9 +18,9 @@ func benchFleet() *fleet.Fleet {
 			for j := range 12 {
 				langs = append(langs, core.Lang(fmt.Sprintf("x%c", 'a'+(i+j)%26)))
 			}
-			n.Capability.Semantic, n.Capability.TTS = core.NewLangSet(langs...), core.NewLangSet(langs...)
+			n.Semantic, n.TTS = core.NewLangSet(langs...), core.NewLangSet(langs...)
 			for j := range 5 {
-				n.Capability.Services = append(n.Capability.Services, core.Service{ID: fmt.Sprintf("service-%d", j), Version: "1.2.3", Status: core.ServiceReady})
+				n.Services = append(n.Services, core.Service{ID: fmt.Sprintf("service-%d", j), Version: "1.2.3", Status: core.ServiceReady})
 			}
 			n.Region, n.MaxJobs = fmt.Sprintf("region-%d", i%8), 1+i%8
 		}), func(s *store.NodeStatus) {

@@ -121,7 +121,7 @@ func (e *effect) poolOf(n *core.Node) core.PoolID {
 // room.
 func (e *effect) addDirections(known map[groupDirection]bool, n *core.Node, pool core.PoolID) {
 	groups, count := e.division.CoverGroupsOf(n.Tenant, pool)
-	for _, d := range n.Capability.Directions(maxEffectCounted + 1) {
+	for _, d := range n.Directions(maxEffectCounted + 1) {
 		for _, g := range groups[:count] {
 			key := groupDirection{g, d}
 			if known[key] {

@@ -19,9 +19,9 @@ func translates(pairs ...core.Direction) func(*store.NodeStatus) {
 	return declares(func(n *core.Node) {
 		n.Capability = core.Capability{Pairs: pairs}
 		for _, d := range pairs {
-			n.Capability.Semantic = append(n.Capability.Semantic, d.Src)
+			n.Semantic = append(n.Semantic, d.Src)
 		}
-		n.Capability.Normalise()
+		n.Normalise()
 	})
 }
 
@@ -65,7 +65,7 @@ func TestDrainEffect(t *testing.T) {
 				node("a", translates(deEN), drained), node("b", translates(deEN), declares(func(n *core.Node) { n.Health = core.HealthDegraded })),
 				node("c", translates(deEN), declares(func(n *core.Node) { n.Admission = core.Admission{Limited: true} })),
 				node("d", translates(deEN), declares(func(n *core.Node) {
-					n.Capability.Services = []core.Service{{ID: "asr", Type: "asr", Status: core.ServiceStopped}}
+					n.Services = []core.Service{{ID: "asr", Type: "asr", Status: core.ServiceStopped}}
 				})),
 				node("e", translates(deEN), func(s *store.NodeStatus) { s.Age = presence }),
 			},
@@ -103,7 +103,7 @@ func polyglot(id core.NodeID, languages int) store.NodeStatus {
 		for i := range languages {
 			langs = append(langs, core.Lang(fmt.Sprintf("x%c%c", 'a'+i/26, 'a'+i%26)))
 		}
-		n.Capability.Semantic = core.NewLangSet(langs...)
+		n.Semantic = core.NewLangSet(langs...)
 	}))
 }
 
@@ -198,7 +198,7 @@ func TestDrainEffectKnowsPools(t *testing.T) {
 	}
 	has := func(service string) func(*store.NodeStatus) {
 		return declares(func(n *core.Node) {
-			n.Capability.Services = []core.Service{{ID: service, Status: core.ServiceReady}}
+			n.Services = []core.Service{{ID: service, Status: core.ServiceReady}}
 		})
 	}
 	in := func(pool, tenant string) wire.DirectionName {

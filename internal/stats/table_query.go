@@ -186,7 +186,7 @@ func (r *row) view(names []string) wire.NodeRow {
 		NodeID: string(n.ID), State: names[r.state], Slots: int(r.slots), Used: int(r.used), Region: n.Region, Zone: n.Zone,
 		TenantID: string(n.Tenant), PoolID: string(r.pool), Langs: make([]string, min(maxLangs, len(langs))),
 		MoreLangs: max(0, len(langs)-maxLangs),
-		Services:  len(n.Capability.Services), LastHeartbeatMS: r.heartbeatMS, Incarnation: string(n.Owner),
+		Services:  len(n.Services), LastHeartbeatMS: r.heartbeatMS, Incarnation: string(n.Owner),
 	}
 	for i := range v.Langs {
 		v.Langs[i] = string(langs[i])

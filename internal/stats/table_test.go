@@ -77,7 +77,7 @@ func testNodes() []store.NodeStatus {
 		}),
 		node("gpu-a", declares(func(n *core.Node) {
 			n.Drained = true
-			n.Capability.TTS, n.Capability.Services = core.NewLangSet("fr"), []core.Service{{ID: "asr", Version: "2.1", Status: core.ServiceReady}, {ID: "nmt", Version: "1", Status: core.ServiceStopped}}
+			n.TTS, n.Services = core.NewLangSet("fr"), []core.Service{{ID: "asr", Version: "2.1", Status: core.ServiceReady}, {ID: "nmt", Version: "1", Status: core.ServiceStopped}}
 		})),
 		node("GPU-C", declares(func(n *core.Node) {
 			n.MaxJobs, n.Admission = 8, core.Admission{Limited: true, Reason: core.AdmissionFailing, Times: 1}
@@ -160,8 +160,8 @@ func TestRow(t *testing.T) {
 	f := fleet.New(presence)
 	many := node("n1", declares(func(n *core.Node) {
 		n.Region, n.Zone, n.Tenant = "eu", "z1", "acme"
-		n.Capability.Semantic = core.NewLangSet("de", "en", "fr", "it", "es", "pt", "zh", "ja", "ko", "nl")
-		n.Capability.Services = []core.Service{{ID: "asr"}, {ID: "nmt"}}
+		n.Semantic = core.NewLangSet("de", "en", "fr", "it", "es", "pt", "zh", "ja", "ko", "nl")
+		n.Services = []core.Service{{ID: "asr"}, {ID: "nmt"}}
 	}), func(s *store.NodeStatus) {
 		s.Running, s.Reserved, s.Load = 1, 1, core.Load{CPU: 0.25, GPU: 0.5, Memory: 0.125}
 	})

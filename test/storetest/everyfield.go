@@ -44,23 +44,13 @@ func testJobFields(t *testing.T, h *Harness) {
 	}.Check(t)
 }
 
-// decidedByTheStore are the fields of a node that a registration does not set.
-var decidedByTheStore = []string{"ID", "Epoch", "Revision", "Version", "Drained", "Disconnected", "SilentSince", "Admission"}
-
-// declaration returns what a node declares.
-func declaration(n core.Node) core.Node {
-	n.ID, n.Epoch, n.Revision, n.Version, n.Drained, n.Disconnected, n.SilentSince, n.Admission = "", 0, 0, 0, false, false, 0,
-		core.Admission{}
-	return n
-}
-
 func testNodeFields(t *testing.T, h *Harness) {
 	nodes := 0
-	Fields[core.Node]{
-		Base: core.Node{Declaration: core.Declaration{Health: core.HealthReady}}, Except: decidedByTheStore,
-		Keep: func(t *testing.T, n core.Node) core.Node {
+	Fields[core.Declaration]{
+		Base: core.Declaration{Health: core.HealthReady},
+		Keep: func(t *testing.T, d core.Declaration) core.Declaration {
 			nodes++
-			n.ID = core.NodeID(fmt.Sprint("node-", nodes))
+			n := core.Node{ID: core.NodeID(fmt.Sprint("node-", nodes)), Declaration: d}
 			if _, err := h.Store.Register(t.Context(), store.RegisterParams{Node: n, Load: core.UnknownLoad}); err != nil {
 				t.Fatal(err)
 			}
@@ -71,19 +61,19 @@ func testNodeFields(t *testing.T, h *Harness) {
 
 func testDeclaredFields(t *testing.T, h *Harness) {
 	nodes := 0
-	Fields[core.Node]{
-		Base: core.Node{Declaration: core.Declaration{Health: core.HealthReady}}, Except: append([]string{"Services.ReadySince"}, decidedByTheStore...),
-		Keep: func(t *testing.T, n core.Node) core.Node {
+	Fields[core.Declaration]{
+		Base: core.Declaration{Health: core.HealthReady}, Except: []string{"Services.ReadySince"},
+		Keep: func(t *testing.T, d core.Declaration) core.Declaration {
 			nodes++
 			id := core.NodeID(fmt.Sprint("node-", nodes))
 			known := h.register(t, id, 0)
-			p := store.HeartbeatParams{Node: id, Known: known, Declared: &n, Load: core.UnknownLoad}
+			p := store.HeartbeatParams{Node: id, Known: known, Declared: &core.Node{Declaration: d}, Load: core.UnknownLoad}
 			if r, err := h.Store.Heartbeat(t.Context(), p); err != nil || r.Verdict != store.OK {
 				t.Fatalf("heartbeat: %v, %v", r.Verdict, err)
 			}
 			got := h.declared(t, id)
-			for i := range got.Capability.Services {
-				got.Capability.Services[i].ReadySince = 0
+			for i := range got.Services {
+				got.Services[i].ReadySince = 0
 			}
 			return got
 		},
@@ -91,13 +81,13 @@ func testDeclaredFields(t *testing.T, h *Harness) {
 }
 
 // declared returns what a node of the store declares.
-func (h *Harness) declared(t *testing.T, id core.NodeID) core.Node {
+func (h *Harness) declared(t *testing.T, id core.NodeID) core.Declaration {
 	t.Helper()
 	status, err := store.ReadNode(t.Context(), h.Store, id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return declaration(*status.Node)
+	return status.Node.Declaration
 }
 
 func testAdmissionFields(t *testing.T, h *Harness) {

@@ -55,7 +55,7 @@ func testChangesOfVersionAndRevision(t *testing.T, h *Harness) {
 	}
 	more := h.heartbeat(t, degraded, heartbeat{seq: 2, change: func(n *core.Node) {
 		n.Health = core.HealthReady
-		n.Capability.Semantic = core.NewLangSet("en", "zh", "de")
+		n.Semantic = core.NewLangSet("en", "zh", "de")
 	}}).Node
 	if more.Revision <= n.Revision || more.Epoch != n.Epoch {
 		t.Errorf("after a change of languages: %+v", more)

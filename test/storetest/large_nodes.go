@@ -21,7 +21,7 @@ var largeNodeBehaviours = []behaviour{
 func largeNode(id core.NodeID) core.Node {
 	n := declaredNode(id, 4)
 	for i := range 4096 {
-		n.Capability.Services = append(n.Capability.Services, core.Service{
+		n.Services = append(n.Services, core.Service{
 			ID: fmt.Sprintf("service-%d", i), Version: fmt.Sprintf("1.%d", i%9), Type: "nmt", Status: core.ServiceReady,
 		})
 	}
@@ -41,9 +41,9 @@ func testLargeNode(t *testing.T, h *Harness) {
 	if diff := cmp.Diff(r.Node, got); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
-	p := h.heartbeatParams(got, heartbeat{seq: 1, change: func(n *core.Node) { n.Capability.Services = n.Capability.Services[:4000] }})
+	p := h.heartbeatParams(got, heartbeat{seq: 1, change: func(n *core.Node) { n.Services = n.Services[:4000] }})
 	changed, err := h.Store.Heartbeat(t.Context(), p)
-	if err != nil || len(changed.Node.Capability.Services) != 4000 {
+	if err != nil || len(changed.Node.Services) != 4000 {
 		t.Fatalf("%v, %v", changed.Verdict, err)
 	}
 	// A caller that knows an earlier version gets the whole node.

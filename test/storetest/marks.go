@@ -124,7 +124,7 @@ func testReadySince(t *testing.T, h *Harness) {
 		t.Helper()
 		n = h.heartbeat(t, n, heartbeat{change: func(next *core.Node) {
 			next.MaxJobs = slots
-			next.Capability.Services = []core.Service{{ID: "asr", Version: "1", Status: status}}
+			next.Services = []core.Service{{ID: "asr", Version: "1", Status: status}}
 		}}).Node
 	}
 	for _, step := range []struct {
@@ -136,8 +136,8 @@ func testReadySince(t *testing.T, h *Harness) {
 		{core.ServiceReady, 3, false},
 	} {
 		var want core.Version
-		if step.status == core.ServiceReady && len(n.Capability.Services) > 0 {
-			want = n.Capability.Services[0].ReadySince
+		if step.status == core.ServiceReady && len(n.Services) > 0 {
+			want = n.Services[0].ReadySince
 		}
 		declare(step.status, step.slots)
 		if step.ready {
@@ -148,7 +148,7 @@ func testReadySince(t *testing.T, h *Harness) {
 			t.Fatal(err)
 		}
 		for name, got := range map[string]*core.Node{"the heartbeat": n, "the store": stored.Node} {
-			if since := got.Capability.Services[0].ReadySince; since != want {
+			if since := got.Services[0].ReadySince; since != want {
 				t.Errorf("%s with %d slots: %s has it ready since version %d, want %d", step.status, step.slots, name, since, want)
 			}
 		}

@@ -16,9 +16,9 @@ import (
 // nodeWithServices returns a node that declares services as a model hub names them.
 func nodeWithServices(services int) *core.Node {
 	n := &core.Node{ID: "node-a", Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 8, Tenant: "acme", SecretHash: "0123abcd"}, Epoch: 7, Revision: 3, Version: 5}
-	n.Capability.Semantic = core.LangSet{"de", "en"}
+	n.Semantic = core.LangSet{"de", "en"}
 	for i := range services {
-		n.Capability.Services = append(n.Capability.Services, core.Service{
+		n.Services = append(n.Services, core.Service{
 			ID: fmt.Sprintf("translate-%04x-%d", i*7919%65536, i), Version: fmt.Sprintf("1.%d.%d", i%17, i%5), Type: "nmt", Status: core.ServiceReady,
 		})
 	}

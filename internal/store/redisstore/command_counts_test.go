@@ -124,7 +124,7 @@ func registerNodes(t *testing.T, s *redisstore.Store, count int) []*core.Node {
 	for i := range registered {
 		calls.Go(func() {
 			n := core.Node{ID: core.NodeID(fmt.Sprintf("node-%d", i)), Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: 4}}
-			n.Capability.Semantic = core.LangSet{"en"}
+			n.Semantic = core.LangSet{"en"}
 			r, err := s.Register(t.Context(), store.RegisterParams{Node: n, Load: core.UnknownLoad})
 			if err != nil {
 				t.Error(err)

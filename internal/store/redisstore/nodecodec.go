@@ -11,7 +11,8 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// encodeNode encodes what a node declares. What the store decides (epoch, revision, version, drain, admission) is in other fields of the hash.
+// encodeNode encodes what a node declares. What the store decides (epoch, revision, version, drain, admission) is in other fields of the
+// hash.
 func encodeNode(n *core.Node) (string, error) {
 	text, err := json.Marshal(&n.Declaration)
 	if err != nil {

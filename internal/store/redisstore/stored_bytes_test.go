@@ -148,9 +148,9 @@ func fullNode() *core.Node {
 func TestStoredBytesOfNodes(t *testing.T) {
 	t.Parallel()
 	large := fullNode()
-	large.Capability.Models = nil
+	large.Models = nil
 	for range 2_000 {
-		large.Capability.Models = append(large.Capability.Models, "model")
+		large.Models = append(large.Models, "model")
 	}
 	for name, n := range map[string]*core.Node{
 		"node_full": fullNode(), "node_empty": {ID: "node-1", Declaration: core.Declaration{Health: core.HealthReady}}, "node_large": large,
