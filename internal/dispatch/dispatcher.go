@@ -67,7 +67,7 @@ type Config struct {
 	StoreReachable func() bool
 	// Fence returns the time until which this instance may grant slots. Nil: no limit, because there is no other instance.
 	Fence func() time.Time
-	// Observer is told what becomes of requests and jobs; nil: nobody is.
+	// Observer observes requests and jobs; nil: there is none.
 	Observer Observer
 	// Tenants admits the jobs of tenants that have limits, and has the weights of tenants that wait; nil: none has any.
 	Tenants *tenants.Gate

@@ -7,7 +7,7 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// Observer is told what becomes of requests and jobs, for statistics. Its methods are called on the path of every job: they must not wait
+// Observer observes requests and jobs, for statistics. Its methods are called on the path of every job: they must not wait
 // for anything.
 type Observer interface {
 	// Acknowledged is called when a node has acknowledged a job to this instance.

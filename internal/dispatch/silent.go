@@ -18,7 +18,7 @@ import (
 // timeout. So a node is set aside while several of its jobs have been running for much longer than jobs usually do, without a partial
 // result. Being set aside is a preference: if no other node can take a job, this one gets it.
 const (
-	silentJobs     = 2                      // so many silent jobs set a node aside
+	silentJobs     = 2                      // number of silent jobs that set a node aside
 	silentFactor   = 3                      // a job is silent after so many times the duration that 95 % of the jobs do not exceed …
 	silentAtLeast  = time.Second            // … and not before this
 	silentInterval = 250 * time.Millisecond // between two checks

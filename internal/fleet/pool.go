@@ -15,7 +15,7 @@ type writersMutex = run.Mutex
 type Pool struct {
 	ID core.PoolID // of the capability pool; empty: its nodes belong to none
 
-	division *division // of which it is a part
+	division *division // that the pool is a part of
 	number   int       // in the division
 
 	table     table

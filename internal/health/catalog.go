@@ -52,7 +52,7 @@ type Catalog struct {
 
 	mu      run.Mutex
 	wanted  map[string]bool // services whose refresh was requested
-	wantAll bool            // so many were that the whole list is refreshed
+	wantAll bool            // so many services were requested that the whole list is refreshed
 	wake    chan struct{}
 }
 

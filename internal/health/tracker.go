@@ -235,13 +235,13 @@ func (h *Report) Merge(b Report) {
 // When a node is an outlier.
 const (
 	outlierAttempts = 10   // with fewer attempts in the window its share says nothing
-	outlierFactor   = 3.0  // its share of failures is so many times that of its directions …
-	outlierMargin   = 0.20 // … and so much higher
-	outlierMissed   = 3    // or so many attempts in a row were not acknowledged
-	outlierOverdue  = 2    // or so many in a row were acknowledged and did not end in time
+	outlierFactor   = 3.0  // multiple of the share of failures in its directions that a node exceeds …
+	outlierMargin   = 0.20 // … and by which its share is higher
+	outlierMissed   = 3    // or the number of attempts in a row that were not acknowledged
+	outlierOverdue  = 2    // or the number in a row that were acknowledged and did not end in time
 )
 
-// Outlier says why a node is one; empty: it is none. Its share of failures is compared with that of the other nodes in the directions of
+// Outlier returns why a node is an outlier; empty if it is not. Its share of failures is compared with that of the other nodes in the directions of
 // its attempts, weighted by how many of its attempts were in each.
 func (h *Report) Outlier(id core.NodeID) core.AdmissionReason {
 	n := h.Nodes[id]

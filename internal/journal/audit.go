@@ -141,7 +141,7 @@ func (r *Audit) Run(ctx context.Context, st store.Logs) {
 	}
 }
 
-// AddressOf returns the address of a peer without its port, as entries have it; empty if it has none.
+// AddressOf returns the address of a peer without its port, as entries have it; empty if there is none.
 func AddressOf(remote string) string {
 	peer, err := netip.ParseAddrPort(remote)
 	if err != nil {

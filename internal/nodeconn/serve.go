@@ -43,7 +43,7 @@ type ServerOptions struct {
 	HeartbeatInterval time.Duration
 	// Presence is how long a node counts as alive after a heartbeat.
 	Presence time.Duration
-	// Refused is told of each connection that was refused before its node was registered; nil: nobody is.
+	// Refused is called for each connection that was refused before its node was registered; nil: it is not called.
 	Refused func(remote, node string, e *wire.Error)
 	// FirstMessage is within what time a new connection must register, Grace how long a node that lost its connection has to
 	// reconnect before its jobs move.

@@ -18,7 +18,7 @@ type watch struct {
 	heard    time.Time       // the check that last found a sign of life
 	asked    time.Time       // the oldest ping that is not answered; zero: there is none
 	pinged   time.Time       // the last one
-	silent   time.Time       // since when nothing has come, if the node is suspected; zero: it is not
+	silent   time.Time       // set only if the node is suspected: the time of the last message before that
 
 	longest [answerMinutes]time.Duration // answer times, by the minute in which the answer came
 	minute  int64                        // the last one, which is at minute % answerMinutes
@@ -32,7 +32,7 @@ type sentJob struct {
 	direction core.Direction
 	at        time.Time
 	ends      time.Time // when its attempt has ended at the latest
-	asked     time.Time // since when an answer is awaited; zero: one has come, or its time would say nothing
+	asked     time.Time // when the ping was sent whose answer is awaited; zero: it has come, or its time would say nothing
 	answered  bool      // the node has said something about it, or its ACK was taken as missed
 	late      bool      // at the last check it was late
 	partial   time.Time // the last partial result that was passed on
@@ -224,7 +224,7 @@ func (w *watch) suspect() bool {
 	return true
 }
 
-// quietSince returns since when nothing has come although the node has a job.
+// quietSince returns the time since which nothing has come although the node has a job.
 func (w *watch) quietSince() time.Time { return later(w.heard, w.sent[0].at) }
 
 func later(a, b time.Time) time.Time {

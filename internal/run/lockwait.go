@@ -133,7 +133,7 @@ func add(name string) *string {
 	}
 }
 
-// Observer is told of a contended wait. It is called while the lock is held: it must take no lock of this package and must not wait for
+// Observer is called for each contended wait. It is called while the lock is held: it must take no lock of this package and must not wait for
 // anything.
 type Observer func(lock string, waited time.Duration)
 

@@ -33,7 +33,7 @@ type intake struct {
 	received int64 // the number of the last audio frame that was taken in
 	acked    int64 // the last frame that was acknowledged to the client
 	fresh    int64 // from which frame on all came over this connection; 0: none did
-	assigned int64 // the last frame of which it is decided to which utterance it belongs; that is saved with the session
+	assigned int64 // the last frame that was assigned to an utterance; saved with the session
 	open     *utterance
 	replays  []*utterance // utterances that were committed on another instance and whose audio the client sends again, in order
 	closed   closedUtterances

@@ -10,7 +10,7 @@ import (
 // The audio of an utterance that was committed on another instance is lost with that instance. If the utterance has no
 // terminal message yet, the client sends its audio again: it is replayed into the same utterance, between the same frames.
 
-// assignReplay handles a frame of which it is decided to which utterance it belongs. Audio of an utterance that has ended, or
+// assignReplay handles a frame that was assigned to an utterance before. Audio of an utterance that has ended, or
 // of none, is dropped.
 func (in *intake) assignReplay(f *AudioFrame) *wire.Error {
 	for len(in.replays) > 0 && in.received > in.replays[0].lastSeq {

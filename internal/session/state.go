@@ -19,7 +19,7 @@ type savedSession struct {
 	Settings                 settings
 	Options                  []core.Options // with which its pending utterances began, each once; the first is the current one
 	Turns                    int64
-	Assigned                 int64 // the last audio frame of which it is decided to which utterance it belongs
+	Assigned                 int64 // the last audio frame that was assigned to an utterance
 	Acked                    int64 // the last durable message that the client has acknowledged
 	Counted                  int64 // the last durable message that is in the totals, or was lost before it could be
 	Results, Errors, AudioMS int64
@@ -38,7 +38,7 @@ type savedUtterance struct {
 	AudioMS                 int64
 	Options                 int   // the index of its options in the session's
 	TTS                     bool  // speech is required
-	Continues               int64 // the turn of which it is a further part; 0: none
+	Continues               int64 // set only if this is a further part of another utterance: its turn
 	Reason                  string
 }
 

@@ -21,7 +21,7 @@ type utterance struct {
 	request   core.RequestID
 	direction core.Direction
 	options   *optionSet
-	continues *closedUtterance // the utterance of which it is a further part; nil: none
+	continues *closedUtterance // set only if this is a further part of another utterance
 	// traceparent is the trace context that its client sent; empty: none. It is not saved.
 	traceparent string
 	counted     bool // it counts towards the limits of utterances, from its first audio on
@@ -34,7 +34,7 @@ type utterance struct {
 	spec         core.Spec
 	job          core.JobID
 
-	waitingSince time.Time // since when its terminal message is awaited over this connection
+	waitingSince time.Time // the time since which its terminal message is awaited over this connection
 	restored     bool      // it was committed on another instance, and its audio is sent again
 	audioLost    bool      // its client no longer has its audio
 
@@ -132,7 +132,7 @@ func (u *utterance) committedFrame() wire.UtteranceCommitted {
 	}
 }
 
-// continuesIndex is the index of the utterance of which this is a further part; nil when it is none.
+// continuesIndex is the index of the utterance that this one is a further part of; nil if there is none.
 func continuesIndex(spec *core.Spec) *int64 {
 	if spec.Utterance.Continues == 0 {
 		return nil

@@ -14,7 +14,7 @@ type health struct {
 	reads       uint64        // Conn.reads at the last check
 	unanswered  int           // pings since bytes were last received
 	writes      uint          // the write that was in progress at the last check
-	writeSince  time.Duration // since when that write is in progress
+	writeSince  time.Duration // the time at which that write began
 	messageAt   time.Duration // the check that last found that a message was sent
 	closeSeenAt time.Duration // when the connection was first seen closing
 }

@@ -74,7 +74,7 @@ func (r *entryRing) oldest() string {
 	return r.entries[r.next]
 }
 
-// Since returns from when on every job that ended is remembered.
+// Since returns the time since which every job that ended is remembered.
 func (r *JobRing) Since() time.Time {
 	if r == nil {
 		return time.Now()

@@ -63,7 +63,7 @@ type ReleaseParams struct {
 	// Park frees the slot but keeps the lease in the set, so that an instance that takes the job over finds it. The job is neither
 	// finished nor moved.
 	Park bool
-	// Done is called when the slot is free, unless the release is lost. It must not block; nil: nobody is interested.
+	// Done is called when the slot is free, unless the release is lost. It must not block; nil: it is not called.
 	Done func()
 }
 

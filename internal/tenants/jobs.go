@@ -63,7 +63,7 @@ func (j *Jobs) CountRefusal(tenant core.TenantID, limit store.TenantLimit) {
 	}
 }
 
-// JobEnded ends the count of a job. A job that was refused gives its tokens back: its caller was told that it is none.
+// JobEnded ends the count of a job. A job that was refused gives its tokens back: its caller got an error.
 func (j *Jobs) JobEnded(job *core.Job) {
 	if j.options.Gate != nil && job.Admission != "" {
 		j.remove(&job.Spec, job.Admission, job.Refused())

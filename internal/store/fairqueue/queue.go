@@ -42,7 +42,7 @@ type flowKey struct{ class, tenant string }
 type flow struct {
 	flowKey
 	tag       int64 // in the virtual time of the class
-	filed     int64 // since when it has waiters
+	filed     int64 // when its first waiter arrived
 	line      []Waiter
 	weight    int   // of the tenant when the flow was filed
 	contested int64 // class.contests when the entitlement of the tenant was last settled

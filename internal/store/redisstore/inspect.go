@@ -58,7 +58,7 @@ func (s *Store) Inspect(ctx context.Context) store.Inspection {
 	return out
 }
 
-// inspected is a server, with the replicas of which it knows.
+// inspected is a server, with the replicas that it knows.
 type inspected struct {
 	store.Server
 	replicas []store.Server
