@@ -16,7 +16,7 @@ import (
 // Explained says what the wait of a request would be for which no slot is free.
 type Explained struct {
 	Pool          core.PoolID   // in whose queue it would wait
-	Place         int           // in the line of its tenant and class
+	Place         int           // among the requests of its tenant and class
 	TenantWaiting int           // requests of its tenant that wait in this queue
 	Estimate      time.Duration // until it has a slot, or EstimateUnknown
 	Refusal       wire.Code     // why it could not wait; empty: it could

@@ -25,7 +25,7 @@ type outstandingOffers struct {
 	nodes map[offeredNode]settleTimes
 }
 
-// offeredNode is a node of which slots were offered to requests in the queue of a pool.
+// offeredNode is a node whose slots were offered to requests in the queue of a pool.
 type offeredNode struct {
 	pool core.PoolID
 	node *fleet.Node

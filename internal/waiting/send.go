@@ -37,7 +37,7 @@ type sends struct {
 // queuedOffer is an offer that is to be sent.
 type queuedOffer struct {
 	Offer
-	until time.Time // when it lapses
+	until time.Time // when the offer lapses
 }
 
 // add sends an offer in the background.

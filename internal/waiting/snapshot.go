@@ -16,7 +16,7 @@ const (
 	maxSnapshotAge = 250 * time.Millisecond
 	// snapshotTimeout bounds the reading of a snapshot.
 	snapshotTimeout = 2 * time.Second
-	// maxListedWaiters is how many waiters of one flow a snapshot has: the first ones of the line.
+	// maxListedWaiters is how many waiters of one flow a snapshot has: the first ones.
 	maxListedWaiters = 1000
 	// minFlowPage and maxFlowPage are how many flows are read at once. A call to the store must not take long.
 	minFlowPage, maxFlowPage = 16, 256
@@ -38,7 +38,7 @@ type classSnapshot struct {
 	flows []fairqueue.FlowView // in the order of their turns
 }
 
-// estimate returns how many milliseconds the request of a tenant with a place in its line will wait; -1: that is not known.
+// estimate returns how many milliseconds the request of a tenant at a place of its flow will wait; -1 if that is not known.
 func (c *classSnapshot) estimate(tenant string, place, weight int) int64 {
 	var own fairqueue.Interval
 	var others []fairqueue.Competitor
@@ -128,7 +128,7 @@ func (s *snapshots) pools() []core.PoolID {
 	return pools
 }
 
-// read reads the queues in which somebody waits, with up to so many waiters of each flow.
+// read reads the queues in which somebody waits, with at most waiters waiters of each flow.
 func (s *snapshots) read(ctx context.Context, waiters int) ([]*queueSnapshot, error) {
 	pools := s.pools()
 	open, err := s.store.OpenClasses(ctx, nil, pools...)

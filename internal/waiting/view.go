@@ -35,17 +35,17 @@ type ViewedRequest struct {
 	Job      core.JobID
 	Pool     core.PoolID
 	Class    ViewedClass
-	Place    int           // in the line of its tenant and class, the first is 1
+	Place    int           // among the requests of its tenant and class; the first is 1
 	Estimate time.Duration // until it has a slot, or EstimateUnknown
 }
 
 // ViewedGroup counts requests that wait: those in the queue of a pool, of a class, or of a tenant.
 type ViewedGroup struct {
 	Pool    core.PoolID
-	Class   *ViewedClass   // nil: it is no class
-	Tenant  *core.TenantID // nil: it is no tenant
+	Class   *ViewedClass   // set only if the group is a class
+	Tenant  *core.TenantID // set only if the group is a tenant
 	Waiting int
-	Oldest  int64 // since when the one waits that has waited longest
+	Oldest  int64 // Unix ms at which the longest-waiting request began to wait
 
 	Interval fairqueue.Interval // between two slots of a class
 	Weight   float64            // of a tenant

@@ -30,7 +30,7 @@ type waiter struct {
 	since, until time.Time                        // when it began to wait, and when it gives up, on the clock of this instance
 	queued       atomic.Pointer[fairqueue.Waiter] // as it was last put into the queue, with times on the clock of the store
 
-	offers    chan core.NodeID // holds the node of which it is offered a slot
+	offers    chan core.NodeID // holds the node whose slot it is offered
 	confirmed bool             // the queue has it; guarded by the lock of the table
 }
 

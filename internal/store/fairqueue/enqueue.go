@@ -12,7 +12,7 @@ func (q *Queue) Enqueue(now int64, p EnqueueParams) EnqueueResult {
 	key := flowKey{w.Class, w.Tenant}
 	f := q.flows[key]
 	if f != nil {
-		if i, there := f.inLine(w); there {
+		if i, there := f.position(w); there {
 			q.beatOf(w.Instance, now)
 			return EnqueueResult{Verdict: Queued, EstimateMS: q.estimate(f, i+1, q.tenants[w.Tenant].weight)}
 		}
@@ -28,7 +28,7 @@ func (q *Queue) Enqueue(now int64, p EnqueueParams) EnqueueResult {
 	if c := q.classes[w.Class]; c != nil {
 		rank := 1
 		if f != nil {
-			i, _ := f.inLine(w)
+			i, _ := f.position(w)
 			rank = i + 1
 		}
 		estimate = q.estimateIn(c, f, w.Tenant, rank, weight)
@@ -74,7 +74,7 @@ func exceedsPart(all, own, limit, weight, weights int) bool {
 	return all >= 2*limit || all >= limit && (own+1)*weights > limit*weight
 }
 
-// add adds a waiter that is not there, and reports whether nobody else is in the line of the class.
+// add adds a waiter that is not there, and reports whether nobody else is in the queue of the class.
 func (q *Queue) add(now int64, p *EnqueueParams, weight int) (first bool) {
 	w := p.Waiter
 	t := q.tenants[w.Tenant]

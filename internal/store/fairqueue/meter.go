@@ -4,7 +4,7 @@ package fairqueue
 // of the mean are less than a microsecond.
 type meter struct {
 	last int64 // the last grant, or when the first waiter came
-	ns   int64 // the mean, of which Interval has the microseconds
+	ns   int64 // the mean in nanoseconds; Interval has it in microseconds
 	Interval
 }
 

@@ -149,7 +149,7 @@ func (q *Queue) grant(now int64, lead, c *class, asked []string) Offer {
 }
 
 // Return takes an offer back, because no slot of the node was free. The waiter gets its place again, unless it has expired. It reports
-// whether the waiter is in the line.
+// whether the waiter is in the queue.
 func (q *Queue) Return(now int64, w Waiter) bool {
 	q.begin(now)
 	defer q.end()
@@ -160,11 +160,11 @@ func (q *Queue) Return(now int64, w Waiter) bool {
 	if f == nil {
 		return false
 	}
-	_, there := f.inLine(w)
+	_, there := f.position(w)
 	return there
 }
 
-// takeBack takes an offer back, and reports whether the waiter is in the line again.
+// takeBack takes an offer back, and reports whether the waiter is in the queue again.
 func (q *Queue) takeBack(now int64, o *offer) bool {
 	q.endOffer(o)
 	q.refund(o)
@@ -226,7 +226,7 @@ func (q *Queue) Dequeue(now int64, w Waiter, served bool) {
 	if f == nil {
 		return
 	}
-	if _, there := f.inLine(w); !there {
+	if _, there := f.position(w); !there {
 		return
 	}
 	if served { // its offer was taken back while the slot was reserved

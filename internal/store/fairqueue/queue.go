@@ -122,8 +122,8 @@ func (q *Queue) Requirements(class string) string {
 	return ""
 }
 
-// inLine returns where a waiter is in the line of its flow, or where it belongs.
-func (f *flow) inLine(w Waiter) (int, bool) {
+// position returns where a waiter is in the queue of its flow, or where it belongs.
+func (f *flow) position(w Waiter) (int, bool) {
 	return slices.BinarySearchFunc(f.line, w, compareWaiters)
 }
 
@@ -151,7 +151,7 @@ func (q *Queue) settle(c *class, f *flow) {
 	f.contested = c.contests
 }
 
-// put puts a waiter into the line. A flow that had none is filed at a time, with the tag that it has.
+// put puts a waiter into the queue. A flow that had none is filed at a time, with the tag that it has.
 func (q *Queue) put(c *class, f *flow, t *tenant, w Waiter, filed int64) {
 	if len(f.line) == 0 {
 		f.filed, f.weight, f.contested = filed, t.weight, c.contests
@@ -160,7 +160,7 @@ func (q *Queue) put(c *class, f *flow, t *tenant, w Waiter, filed int64) {
 		t.flows++
 		q.timers.remove(timerFlow + f.class + "|" + f.tenant)
 	}
-	i, _ := f.inLine(w)
+	i, _ := f.position(w)
 	f.line = slices.Insert(f.line, i, w)
 	if c.waiting == 0 {
 		q.opened++
@@ -175,10 +175,10 @@ func (q *Queue) put(c *class, f *flow, t *tenant, w Waiter, filed int64) {
 	q.waiting++
 }
 
-// take removes a waiter from the line.
+// take removes a waiter from the queue.
 func (q *Queue) take(w Waiter, now int64) {
 	c, f, t := q.classes[w.Class], q.flows[flowKey{w.Class, w.Tenant}], q.tenants[w.Tenant]
-	i, _ := f.inLine(w)
+	i, _ := f.position(w)
 	f.line = slices.Delete(f.line, i, i+1)
 	if len(f.line) == 0 {
 		c.removeTurn(f)
@@ -198,7 +198,7 @@ func (q *Queue) take(w Waiter, now int64) {
 	q.waiting--
 }
 
-// leave removes what is counted of a waiter that is neither in the line nor has an offer any more.
+// leave removes what is counted of a waiter that is neither in the queue nor has an offer any more.
 func (q *Queue) leave(w *Waiter) {
 	in := q.instances[w.Instance]
 	if in == nil {

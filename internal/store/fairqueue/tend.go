@@ -95,7 +95,7 @@ func (q *Queue) judge(now int64, id string) {
 	}
 }
 
-// heldBy returns the waiters of an instance that are in the line, in the order of their members.
+// heldBy returns the waiters of an instance that are in the queue, in the order of their members.
 func (q *Queue) heldBy(id string) []Waiter {
 	var held []Waiter
 	for _, f := range q.flows {

@@ -174,7 +174,7 @@ type FlowView struct {
 // Interval is the mean time between two grants.
 type Interval struct {
 	US     int64 // microseconds
-	Grants int   // of which the mean was taken
+	Grants int   // the number of grants in the mean
 }
 
 // Known reports whether there were enough grants.
