@@ -19,6 +19,14 @@ func (o *Options) Preferred() NodeID {
 	return NodeID(*o.PreferredNodeID)
 }
 
+// OnlyNode returns the only node that may have the job; empty: any may.
+func (o *Options) OnlyNode() NodeID {
+	if !o.Strict {
+		return ""
+	}
+	return o.Preferred()
+}
+
 // ForNode returns the options that the node of the job receives: without those that only the scheduler reads.
 func (o Options) ForNode() wire.DispatchOptions {
 	o.PreferredNodeID, o.Strict, o.MaxWaitMS = nil, false, nil

@@ -67,15 +67,12 @@ type attemptFailure struct {
 	sameAttempt bool
 }
 
-// isStrict reports whether only one node may have the job.
-func (j *jobRun) isStrict() bool { return j.job.Options.Strict && j.job.Options.Preferred() != "" }
-
 // exclude records why a node no longer holds the job. A node that did not get the audio stays eligible, but another is tried first.
 func (j *jobRun) exclude(holder core.Holder, reason core.Reason) {
 	node := holder.Node
 	switch reason {
 	case core.ReasonAudioLost:
-		if j.isStrict() {
+		if j.job.Options.OnlyNode() != "" {
 			return
 		}
 	case core.ReasonNodeBusy, core.ReasonDeliveryRefused: // it does not have the job, and may have a free slot soon
@@ -173,10 +170,10 @@ func (j *jobRun) endAttempt(ctx context.Context, f attemptFailure) bool {
 		f.reason == core.ReasonAudioLost && j.timesAudioLost() >= j.runner.cfg.MaxRetry:
 		j.failJob(ctx, f, core.ReasonMaxRetry)
 		return false
-	case j.isStrict() && f.sameAttempt && j.canRefuse(f):
+	case j.job.Options.OnlyNode() != "" && f.sameAttempt && j.canRefuse(f):
 		j.failJob(ctx, f, core.ReasonAllFull)
 		return false
-	case j.isStrict() && f.reason != core.ReasonAudioLost:
+	case j.job.Options.OnlyNode() != "" && f.reason != core.ReasonAudioLost:
 		j.failJob(ctx, f, f.reason) // no other node is accepted
 		return false
 	}

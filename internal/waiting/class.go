@@ -46,9 +46,7 @@ func newWaitClass(fl *fleet.Fleet, spec *core.Spec, except []core.NodeID) (*wait
 	if fl.Divided().HasNodesOf(spec.Tenant) {
 		r.Tenant = spec.Tenant
 	}
-	if o.Strict {
-		r.Node = o.Preferred()
-	}
+	r.Node = o.OnlyNode()
 	pool := core.PoolID("")
 	if rule := core.NewPoolRule(fl.Division(), spec); rule.Job.Bound {
 		pool = rule.Job.ID

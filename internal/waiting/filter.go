@@ -26,9 +26,7 @@ func newClassFilter(division *core.Pools, pk *pick.Picker, requirement *core.Req
 		Requirement: requirement, Options: &c.spec.Options, Tenant: c.spec.Tenant, Pools: core.NewPoolRule(division, &c.spec),
 		Tried: c.except,
 	}}
-	if c.spec.Options.Strict {
-		f.node = c.spec.Options.Preferred()
-	}
+	f.node = c.spec.Options.OnlyNode()
 	return f
 }
 
