@@ -57,7 +57,7 @@ test: redis checks ## what must hold before a commit: checks, units of the dashb
 	$(TESTRUN) $(ONCE) $(OTHERS) + -race $(ONCE) $(RACE)
 
 .PHONY: checks
-checks: $(DASHBOARD)/node_modules/.package-lock.json ## formatting and go vet
+checks: $(DASHBOARD)/node_modules/.package-lock.json size ## formatting, go vet, and the limits of test/size
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on: $$unformatted" >&2; exit 1; }
 	$(GO) vet ./...
 
