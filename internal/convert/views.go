@@ -100,7 +100,7 @@ func Job(j *core.Job) wire.Job {
 		JobID: string(j.ID), RequestID: string(j.Request), SessionID: string(j.Session), TenantID: string(j.Tenant),
 		SrcLang: string(j.Direction.Src), TgtLang: string(j.Direction.Tgt),
 		State: j.State.String(), NodeID: string(j.Node), PoolID: string(j.Pool.ID), PoolBound: j.Pool.Bound, AttemptID: j.Attempt,
-		Reason: string(j.Reason), Detail: j.Detail, Result: j.Result, Probe: j.Probe,
+		Reason: string(j.Reason), Detail: j.Detail, Result: j.Result, Probe: j.TestJob,
 		CreatedMS: millis(j.Created), UpdatedMS: millis(j.Updated), DeadlineMS: millis(j.Deadline),
 		Attempts: make([]wire.Attempt, len(j.History)),
 	}

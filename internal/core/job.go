@@ -26,9 +26,9 @@ type Spec struct {
 	Pool JobPool
 	// Admission names the job among those that are counted for its tenant; empty: it is not counted. It is not part of the request.
 	Admission Token
-	// Probe says that it is a synthetic utterance through one node, the preferred one. It counts neither for nor against the node, and in
+	// TestJob says that it is a synthetic utterance through one node, the preferred one. It counts neither for nor against the node, and in
 	// no statistics.
-	Probe bool
+	TestJob bool
 }
 
 // Utterance is the place of a job in its session. A job of an HTTP dispatch has none.
@@ -110,7 +110,7 @@ func (s *Spec) Fingerprint() string {
 	if others := s.Options.others(); others != "" {
 		add(others)
 	}
-	if s.Probe {
+	if s.TestJob {
 		addFlag(true)
 	}
 	if u := &s.Utterance; u.Turn > 0 {

@@ -41,7 +41,7 @@ func (j *jobRun) deliver() error {
 		SessionID: string(j.job.Session), SrcLang: string(j.job.Direction.Src), TgtLang: string(j.job.Direction.Tgt),
 		AudioRef: j.job.AudioRef, Options: j.job.Options.ForNode(),
 		DeadlineMS: time.Now().Add(timeout).UnixMilli(), TimeoutMS: timeout.Milliseconds(), Traceparent: j.trace.Traceparent(j.job.Token),
-		Probe: j.job.Probe,
+		Probe: j.job.TestJob,
 	}
 	if a.Probe {
 		a.AudioRef = wire.ProbeAudio
@@ -58,7 +58,7 @@ func (j *jobRun) deliver() error {
 		j.traceDelivery(began, n.Declared(), result)
 	}
 	switch {
-	case j.job.Probe: // it is not counted
+	case j.job.TestJob: // it is not counted
 	case err == nil:
 		j.runner.metrics.CountDelivery()
 	default:
@@ -101,7 +101,7 @@ func (j *jobRun) deliveryContext() (context.Context, context.CancelFunc) {
 
 // awaitACK arms the ACK timeout of a delivered job.
 func (j *jobRun) awaitACK() {
-	if !j.job.Probe {
+	if !j.job.TestJob {
 		j.runner.spread.delivered(j.runner.deliver.Context(), j.job)
 		j.runner.metrics.CountSelection()
 	}

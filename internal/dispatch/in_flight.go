@@ -291,7 +291,7 @@ func (t *inFlightTable) stopTimers() { t.each((*inFlightJob).end) }
 func (t *inFlightTable) countByDirection() map[core.Direction]int {
 	counts := make(map[core.Direction]int)
 	t.each(func(f *inFlightJob) {
-		if job := f.record(); !job.Probe {
+		if job := f.record(); !job.TestJob {
 			counts[job.Direction]++
 		}
 	})

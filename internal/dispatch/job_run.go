@@ -215,7 +215,7 @@ func (j *jobRun) timesAudioLost() (times int) {
 
 // recordFailure records an attempt that a node has failed. Refusals of a busy node and missed ACKs are counted. A probe counts for nothing.
 func (j *jobRun) recordFailure(node core.NodeID, f attemptFailure) {
-	if j.job.Probe {
+	if j.job.TestJob {
 		return
 	}
 	n := j.runner.fleet.Node(node)

@@ -91,7 +91,7 @@ func (p *Reports) commit(ctx context.Context, r *Report, job *core.Job) error {
 			return err
 		}
 	}
-	if !job.Probe {
+	if !job.TestJob {
 		p.recordACK(r.Node)
 	}
 	if f := p.inFlight.get(r.Job); f != nil {
@@ -124,7 +124,7 @@ func (p *Reports) restoreLease(ctx context.Context, r *Report, known *core.Job) 
 		return nil
 	}
 	granted, err := p.store.Reserve(ctx, store.ReserveParams{
-		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Declared().Revision, Probe: job.Probe,
+		Lease: leaseOf(job), Handle: n.Handle(), Epoch: n.Epoch(), Revision: n.Declared().Revision, Probe: job.TestJob,
 	})
 	if err == nil && granted.Verdict == store.OK {
 		_, err = p.store.Commit(ctx, leaseOf(job))
@@ -206,11 +206,11 @@ func (p *Reports) Done(ctx context.Context, r Report, result []byte) error {
 		return p.readFailed(ctx, "done", &r, err) // the node sends the result again
 	}
 	n := p.fleet.Node(r.Node)
-	if n != nil && !applied.Job.Probe {
+	if n != nil && !applied.Job.TestJob {
 		n.ClearMissedACKs()
 	}
 	p.slots.release(leaseOf(applied.Job), n, false)
-	if applied.Outcome == store.Decided && !applied.Job.Probe {
+	if applied.Outcome == store.Decided && !applied.Job.TestJob {
 		p.runner.cfg.Observer.AttemptEnded(r.Node, applied.Job.Direction, core.ReasonNone)
 	}
 	p.runner.jobEnded(&applied)
@@ -226,7 +226,7 @@ func (p *Reports) Fail(ctx context.Context, r Report, reason core.Reason, detail
 	if err != nil {
 		return err
 	}
-	if n := p.fleet.Node(r.Node); n != nil && !job.Probe {
+	if n := p.fleet.Node(r.Node); n != nil && !job.TestJob {
 		n.ClearMissedACKs()
 	}
 	f := attemptFailure{reason: reason, detail: detail, freeSlot: true, confirmed: true, sameAttempt: reason.CostsNoAttempt()}

@@ -163,7 +163,7 @@ func (d *Dispatcher) try(c *call, offered core.NodeID) (_ Placement, refusal *wi
 	if claims != nil && c.tries == 1 && c.waits() && claims.Ahead(&c.Spec) {
 		return d.answer(c, waiting.Full())
 	}
-	if c.count == nil && !c.Probe {
+	if c.count == nil && !c.TestJob {
 		c.count = d.limits.Count(&c.Spec, c.waitsUntil())
 	}
 	if c.count != nil { // nil: its tenant has no limit
@@ -228,7 +228,7 @@ func (d *Dispatcher) run(c *call, reserved *reservation, previous core.NodeID, s
 // expects says what the caller of a job that has a record still expects.
 func (c *call) expects() caller {
 	switch {
-	case c.Probe:
+	case c.TestJob:
 		return callerNone // the record says why the job was not delivered
 	case c.UntilPlaced:
 		return callerUntilPlaced

@@ -205,7 +205,7 @@ func (r *runner) jobEnded(applied *store.Applied) {
 		return
 	}
 	r.cfg.Observer.JobEnded(job)
-	if job.Probe {
+	if job.TestJob {
 		r.metrics.CountProbe(job.State)
 		return // the caller that waits for it learns how it ended
 	}

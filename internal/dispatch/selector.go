@@ -116,8 +116,8 @@ func (f *finding) isFinal() bool { return f.ok || f.closed || f.refusal != nil }
 
 // selectOnce is selectNode with the indexes as they are.
 func (s *selector) selectOnce(ctx context.Context, r *slotRequest) finding {
-	if r.spec.Probe {
-		return s.selectProbed(ctx, r)
+	if r.spec.TestJob {
+		return s.selectForTestJob(ctx, r)
 	}
 	partial := s.fleet.Partial() // before the members are read: it says whether they are all
 	o := &r.spec.Options
@@ -355,7 +355,7 @@ func (s *selector) reserve(ctx context.Context, x *search, q *pick.Query, m flee
 		}
 		step := r.steps.Begin(tracing.SpanReserve)
 		reply, err := s.askLedger(ctx, store.ReserveParams{
-			Lease: res.lease, Handle: m.Handle(), Epoch: res.epoch, Revision: m.Revision, Probe: r.spec.Probe,
+			Lease: res.lease, Handle: m.Handle(), Epoch: res.epoch, Revision: m.Revision, Probe: r.spec.TestJob,
 		}, m.Node, q.Now)
 		if step.Recording() {
 			step.Set(tracing.Text(tracing.AttrNode, m.ID()), tracing.Text(tracing.AttrVerdict, reply.Verdict.String()))

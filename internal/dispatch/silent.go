@@ -124,7 +124,7 @@ func (r *runner) setSilentAside(now time.Time) {
 func (f *inFlightJob) silence(now time.Time) (core.NodeID, time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.ended || f.phase != phaseRunning || f.job.Probe {
+	if f.ended || f.phase != phaseRunning || f.job.TestJob {
 		return "", 0
 	}
 	return f.job.Node, now.Sub(f.heard)

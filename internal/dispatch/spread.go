@@ -71,5 +71,5 @@ func (s *spreader) lastNode(ctx context.Context, spec *core.Spec) core.NodeID {
 
 // isStored reports whether the last node of a job's session is in the store.
 func (s *spreader) isStored(spec *core.Spec) bool {
-	return s.window > 0 && spec.Utterance.Turn == 0 && spec.Session != "" && !spec.Probe
+	return s.window > 0 && spec.Utterance.Turn == 0 && spec.Session != "" && !spec.TestJob
 }

@@ -124,7 +124,7 @@ func TestTenantWithoutLimitsCostsNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		h.dispatch(ofAcme("probe"), func(s *core.Spec) { s.Probe, s.Options.PreferredNodeID, s.Options.Strict = true, new("node-a"), true })
+		h.dispatch(ofAcme("probe"), func(s *core.Spec) { s.TestJob, s.Options.PreferredNodeID, s.Options.Strict = true, new("node-a"), true })
 		synctest.Wait()
 		if n := h.store.calls.Load(); n != 0 {
 			t.Errorf("%d calls were made, want none", n)

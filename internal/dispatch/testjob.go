@@ -15,29 +15,29 @@ import (
 	"github.com/lingua-scheduler/lingua/wire"
 )
 
-// A probe of a node is a job with a synthetic utterance that goes to this node or to none. It takes the path of every job, so that it keeps
+// A test job is a job with a synthetic utterance that goes to this node or to none. It takes the path of every job, so that it keeps
 // the same promises: a slot is reserved for it, its record decides its outcome once, and whatever dies on its way, it fails at its deadline
 // and its slot becomes free. It is not to be confused with the reads of how full nodes are, which a prober makes.
 
 const (
-	// maxProbes is how many probes of nodes an instance makes at once.
-	maxProbes = 32
-	// probePoll is how often the record of a probe is read while it runs: another instance may receive the acknowledgement and the result.
-	probePoll = 100 * time.Millisecond
-	// probeGrace is how long after the deadline of a probe its end is waited for.
-	probeGrace = 3 * time.Second
+	// maxTestJobs is how many test jobs an instance runs at once.
+	maxTestJobs = 32
+	// testJobPoll is how often the record of a test job is read while it runs: another instance may receive the acknowledgement and the result.
+	testJobPoll = 100 * time.Millisecond
+	// testJobGrace is how long after the deadline of a test job its end is waited for.
+	testJobGrace = 3 * time.Second
 )
 
-// NodeProbe asks for a probe of a node.
-type NodeProbe struct {
+// TestJobParams describes a test job.
+type TestJobParams struct {
 	Node      core.NodeID
 	Tenant    core.TenantID // of the node
 	Direction core.Direction
 	Timeout   time.Duration // the time of an attempt is the limit, if that is shorter
 }
 
-// ProbeOutcome is how a probe ended. Times of stages that it did not reach are zero.
-type ProbeOutcome struct {
+// TestJobOutcome is how a test job ended. Times of stages that it did not reach are zero.
+type TestJobOutcome struct {
 	Job                                        *core.Job
 	Started, Recorded, Delivered, Acknowledged time.Time
 	Ended                                      time.Time
@@ -82,31 +82,31 @@ func (f *inFlightJob) watchBy(w *testJob) {
 	}
 }
 
-// ProbeNode sends a synthetic utterance through a node and waits for its end. If the caller leaves, the job goes on, and ends at its
+// RunTestJob sends a synthetic utterance through a node and waits for its end. If the caller leaves, the job goes on, and ends at its
 // deadline at the latest. The error, if any, is a *wire.Error: the node was not probed, or the outcome is not known.
-func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome, error) {
-	if d.probes.Add(1) > maxProbes {
+func (d *Dispatcher) RunTestJob(ctx context.Context, p *TestJobParams) (*TestJobOutcome, error) {
+	if d.probes.Add(1) > maxTestJobs {
 		d.probes.Add(-1)
 		return nil, wire.Errorf(wire.RateLimited, "this instance makes %d probes already: wait for one to end",
-			maxProbes).RetryIn(time.Second)
+			maxTestJobs).RetryIn(time.Second)
 	}
 	defer d.probes.Add(-1)
 	name := "probe-" + rand.Text()
 	t := newTestJob(min(p.Timeout, d.cfg.AttemptTimeout, d.cfg.JobTimeout))
 	r := Request{Spec: core.Spec{
-		Request: core.RequestID(name), Session: core.SessionID(name), Tenant: p.Tenant, Direction: p.Direction, Probe: true,
+		Request: core.RequestID(name), Session: core.SessionID(name), Tenant: p.Tenant, Direction: p.Direction, TestJob: true,
 		Options: core.Options{PreferredNodeID: new(string(p.Node)), Strict: true},
 	}, Unique: true, test: t}
 	c := &call{Request: r, ctx: ctx, id: r.Job(), fingerprint: r.Fingerprint()}
 	d.beginTrace(c)
-	out := &ProbeOutcome{Started: time.Now()}
+	out := &TestJobOutcome{Started: time.Now()}
 	placed, refusal := d.try(c, "")
 	if refusal != nil {
 		d.metrics.CountRefusedProbe()
 		return nil, refusal
 	}
 	out.Recorded, out.Delivered = t.recorded, t.delivered
-	job, err := d.runner.awaitTestJob(ctx, placed.Job, t, out.Recorded.Add(t.timeout+probeGrace))
+	job, err := d.runner.awaitTestJob(ctx, placed.Job, t, out.Recorded.Add(t.timeout+testJobGrace))
 	if err != nil {
 		return nil, err
 	}
@@ -121,7 +121,7 @@ func (d *Dispatcher) ProbeNode(ctx context.Context, p *NodeProbe) (*ProbeOutcome
 
 // awaitTestJob waits until a test job has ended, on whichever instance.
 func (r *runner) awaitTestJob(ctx context.Context, id core.JobID, w *testJob, until time.Time) (*core.Job, error) {
-	ended, poll := w.ended, time.NewTicker(probePoll)
+	ended, poll := w.ended, time.NewTicker(testJobPoll)
 	defer poll.Stop()
 	limit := time.NewTimer(time.Until(until))
 	defer limit.Stop()
@@ -151,9 +151,9 @@ func (r *runner) awaitTestJob(ctx context.Context, id core.JobID, w *testJob, un
 	}
 }
 
-// selectProbed reserves a slot of the node that is probed. What the scheduler has decided about the node does not matter: that it is
+// selectForTestJob reserves a slot of the node of a test job. What the scheduler has decided about the node does not matter: that it is
 // drained, ejected or set aside, and the limits on its load. What it says about itself does.
-func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
+func (s *selector) selectForTestJob(ctx context.Context, r *slotRequest) finding {
 	id := r.spec.Options.Preferred()
 	n := s.fleet.Node(id)
 	if n == nil {
@@ -167,13 +167,13 @@ func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
 		}
 		s.fleet.Update(status) // this instance may have started just now
 		if n = s.fleet.Node(id); n == nil {
-			return finding{refusal: refuseProbe(id, core.ReasonStale)}
+			return finding{refusal: refuseTestJob(id, core.ReasonStale)}
 		}
 	}
 	route := core.NewRequirement(r.spec.Direction, r.spec.Options.RequireTTS)
 	q := pick.Query{Requirement: &route, Options: &r.spec.Options, Tenant: r.spec.Tenant, Now: s.fleet.Now()}
 	if reason := s.filter(r, &q, n); reason != core.ReasonNone {
-		return finding{refusal: refuseProbe(id, reason)}
+		return finding{refusal: refuseTestJob(id, reason)}
 	}
 	res, verdict, err := s.reserve(ctx, &search{request: r}, &q, fleet.MemberOf(n))
 	switch {
@@ -182,7 +182,7 @@ func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
 	case verdict == store.UnknownNode:
 		return finding{refusal: wire.FieldErrorf(wire.NotFound, "node_id", "no node %s is registered", id)}
 	case verdict != store.OK:
-		return finding{refusal: refuseProbe(id, reasonOf(verdict))}
+		return finding{refusal: refuseTestJob(id, reasonOf(verdict))}
 	}
 	s.remember(r, &res, []core.Candidate{{Node: id}}, nil)
 	return finding{reservation: res, ok: true}
@@ -190,7 +190,7 @@ func (s *selector) selectProbed(ctx context.Context, r *slotRequest) finding {
 
 // filter returns why a node is not given a job; ReasonNone: it is.
 func (s *selector) filter(r *slotRequest, q *pick.Query, n *fleet.Node) core.Reason {
-	if !r.spec.Probe {
+	if !r.spec.TestJob {
 		return s.picker.Filter(q, n)
 	}
 	declared := n.Declared()
@@ -205,8 +205,8 @@ func (s *selector) filter(r *slotRequest, q *pick.Query, n *fleet.Node) core.Rea
 	return q.Requirement.Mismatch(&declared.Capability)
 }
 
-// refuseProbe is the answer to a probe that a node cannot take.
-func refuseProbe(id core.NodeID, reason core.Reason) *wire.Error {
+// refuseTestJob is the answer if a node cannot take a test job.
+func refuseTestJob(id core.NodeID, reason core.Reason) *wire.Error {
 	e := wire.FieldErrorf(wire.AllCandidatesFullOrFailed, "node_id", "node %s cannot be probed now (%s)", id, reason).RetryIn(time.Second)
 	if reason.Incapable() {
 		e = wire.FieldErrorf(wire.PreferredNodeNotCapable, "node_id", "node %s does not serve this direction (%s)", id, reason)

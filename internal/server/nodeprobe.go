@@ -63,7 +63,7 @@ func hasBody(r *http.Request) bool {
 
 func (h *nodeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.ProbeResult, error) {
 	id, ctx := r.PathValue("id"), r.Context()
-	p := &dispatch.NodeProbe{Node: core.NodeID(id), Timeout: defaultProbeTimeout}
+	p := &dispatch.TestJobParams{Node: core.NodeID(id), Timeout: defaultProbeTimeout}
 	if in.TimeoutMS != 0 {
 		if in.TimeoutMS < minProbeTimeout.Milliseconds() || in.TimeoutMS > maxProbeTimeout.Milliseconds() {
 			return nil, wire.Invalid("timeout_ms", "must be between %d and %d", minProbeTimeout.Milliseconds(),
@@ -88,7 +88,7 @@ func (h *nodeHandlers) probe(r *http.Request, in *wire.ProbeRequest) (*wire.Prob
 		}
 		p.Direction = first[0]
 	}
-	out, err := h.dispatcher.ProbeNode(ctx, p)
+	out, err := h.dispatcher.RunTestJob(ctx, p)
 	if err != nil {
 		return nil, err
 	}

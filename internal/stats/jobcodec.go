@@ -54,7 +54,7 @@ func appendPool(buf []byte, job *core.Job) []byte {
 	if job.Pool.Bound {
 		flags |= flagBound
 	}
-	if job.Probe {
+	if job.TestJob {
 		flags |= flagProbe
 	}
 	return append(appendText(buf, job.Pool.ID), flags)
@@ -225,7 +225,7 @@ func (d *decoder) text() string {
 // pool decodes the pool of a job, and its flags.
 func (d *decoder) pool(job *core.Job) {
 	id, flags := core.PoolID(d.text()), d.number()
-	job.Pool, job.Probe = core.JobPool{ID: id, Bound: flags&flagBound != 0}, flags&flagProbe != 0
+	job.Pool, job.TestJob = core.JobPool{ID: id, Bound: flags&flagBound != 0}, flags&flagProbe != 0
 }
 
 func (d *decoder) time() time.Time {

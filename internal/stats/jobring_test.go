@@ -205,7 +205,7 @@ func TestCodec(t *testing.T) {
 		})
 		job := &core.Job{
 			ID: core.JobID(text.Draw(t, "id")), Detail: text.Draw(t, "detail"), Reason: core.Reason(text.Draw(t, "reason")), State: core.StateFailed,
-			Spec:    core.Spec{Tenant: core.TenantID(text.Draw(t, "tenant")), Session: core.SessionID(text.Draw(t, "session")), Probe: rapid.Bool().Draw(t, "probe"), Pool: core.JobPool{ID: "p", Bound: rapid.Bool().Draw(t, "bound")}},
+			Spec:    core.Spec{Tenant: core.TenantID(text.Draw(t, "tenant")), Session: core.SessionID(text.Draw(t, "session")), TestJob: rapid.Bool().Draw(t, "probe"), Pool: core.JobPool{ID: "p", Bound: rapid.Bool().Draw(t, "bound")}},
 			Created: at.Draw(t, "created"), Updated: at.Draw(t, "updated"), Deadline: at.Draw(t, "deadline"),
 			Holder: core.Holder{Attempt: rapid.IntRange(0, 1<<31).Draw(t, "attempt"), Node: core.NodeID(text.Draw(t, "node"))},
 		}

@@ -117,7 +117,7 @@ func (o Observer) NodeSelected(d core.Decision) { o.jobs.AddDecision(&d) }
 // JobEnded remembers a job that has ended, and counts it unless it is a test job.
 func (o Observer) JobEnded(job *core.Job) {
 	o.jobs.AddJob(job)
-	if !job.Probe {
+	if !job.TestJob {
 		o.Counter.JobEnded(job)
 	}
 }

@@ -166,12 +166,12 @@ func testProbeLease(t *testing.T, h *Harness) {
 func testProbeRecord(t *testing.T, h *Harness) {
 	n := h.register(t, "node-a", 1)
 	p := h.jobParams("probe-1", n.ID, "t.1")
-	p.Spec.Probe = true
-	if job := h.create(t, p); !job.Probe {
+	p.Spec.TestJob = true
+	if job := h.create(t, p); !job.TestJob {
 		t.Error("the created record is not one of a probe")
 	}
 	job, err := h.Store.Get(t.Context(), "probe-1")
-	if err != nil || !job.Probe {
+	if err != nil || !job.TestJob {
 		t.Errorf("the record is %+v, %v", job, err)
 	}
 }

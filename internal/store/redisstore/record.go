@@ -178,7 +178,7 @@ func appendBody(b []byte, j *core.Job) ([]byte, error) {
 	if j.Admission != "" {
 		b = append(append(append(b, `,"A":"`...), j.Admission...), '"')
 	}
-	if j.Probe {
+	if j.TestJob {
 		b = append(b, `,"P":true`...)
 	}
 	b = append(append(append(b, `,"p":"`...), j.Fingerprint...), '"')
@@ -227,7 +227,7 @@ func decodeRecord(id core.JobID, text string) (*core.Job, error) {
 		Request: b.Request, Tenant: b.Tenant, Session: b.Session, Incarnation: b.Incarnation,
 		Direction: core.Direction{Src: b.Src, Tgt: b.Tgt},
 		AudioRef:  b.AudioRef, Options: job.Options, LastNode: b.LastNode,
-		Pool: core.JobPool{ID: b.Pool, Bound: b.PoolBound}, Admission: b.Admission, Probe: b.Probe,
+		Pool: core.JobPool{ID: b.Pool, Bound: b.PoolBound}, Admission: b.Admission, TestJob: b.Probe,
 	}
 	if u := b.Utterance; u != nil {
 		job.Utterance = core.Utterance{Turn: u.Turn, ID: u.ID, AudioMS: u.AudioMS, Continues: u.Continues, WaitMS: u.WaitMS,

@@ -76,7 +76,7 @@ func fullJob() *core.Job {
 				MaxWaitMS: new(int64(2_500)),
 			},
 			Utterance: core.Utterance{Turn: 3, ID: "u-\n3", AudioMS: 600, Continues: 2, WaitMS: 40, SegmentationMS: 50},
-			LastNode:  "node-0", Pool: core.JobPool{ID: "gold", Bound: true}, Admission: "i-1.2a", Probe: true,
+			LastNode:  "node-0", Pool: core.JobPool{ID: "gold", Bound: true}, Admission: "i-1.2a", TestJob: true,
 		},
 		State: core.StateRetrying, Holder: core.Holder{Attempt: 2, Node: "node-1", Epoch: 8}, Token: "t.2", Owner: "o.1",
 		Retry: at.Add(12 * time.Second), Reason: core.ReasonNodeLost, Detail: "CUDA \"out of\nmemory\"", Result: []byte(`{"text_tgt":"你好"}`),

@@ -24,7 +24,7 @@ func (o *countingObserver) Acknowledged(core.NodeID)                            
 func (o *countingObserver) AttemptEnded(core.NodeID, core.Direction, core.Reason) { o.calls.Add(1) }
 func (o *countingObserver) NodeSelected(core.Decision)                            {}
 func (o *countingObserver) JobEnded(job *core.Job) {
-	if !job.Probe {
+	if !job.TestJob {
 		o.calls.Add(1)
 	}
 }
@@ -41,12 +41,12 @@ func runProbes(t *testing.T, fn func(h *harness)) {
 }
 
 // probeOf is a probe of a node.
-func probeOf(node string) *dispatch.NodeProbe {
-	return &dispatch.NodeProbe{Node: core.NodeID(node), Direction: core.Direction{Src: "en", Tgt: "zh"}, Timeout: 10 * time.Second}
+func probeOf(node string) *dispatch.TestJobParams {
+	return &dispatch.TestJobParams{Node: core.NodeID(node), Direction: core.Direction{Src: "en", Tgt: "zh"}, Timeout: 10 * time.Second}
 }
 
 // probe probes a node, whose reaction to the delivery runs on its own.
-func (h *harness) probe(p *dispatch.NodeProbe, react func(p dispatch.Placement)) (*dispatch.ProbeOutcome, error) {
+func (h *harness) probe(p *dispatch.TestJobParams, react func(p dispatch.Placement)) (*dispatch.TestJobOutcome, error) {
 	h.t.Helper()
 	var wg sync.WaitGroup
 	h.transport.onDelivery = func(a *wire.Assignment) {
@@ -54,20 +54,20 @@ func (h *harness) probe(p *dispatch.NodeProbe, react func(p dispatch.Placement))
 			wg.Go(func() { react(h.newPlacement(core.JobID(a.JobID), core.NodeID(a.NodeID), a.AttemptID)) })
 		}
 	}
-	out, err := h.dispatcher.ProbeNode(h.t.Context(), p)
+	out, err := h.dispatcher.RunTestJob(h.t.Context(), p)
 	wg.Wait()
 	synctest.Wait()
 	return out, err
 }
 
 // wantProbe checks how a probe ended.
-func wantProbe(t *testing.T, out *dispatch.ProbeOutcome, err error, state core.State, reason core.Reason) {
+func wantProbe(t *testing.T, out *dispatch.TestJobOutcome, err error, state core.State, reason core.Reason) {
 	t.Helper()
 	switch {
 	case err != nil:
 		t.Fatal(err)
-	case out.Job.State != state || out.Job.Reason != reason || !out.Job.Probe:
-		t.Errorf("%s %s (probe %v), want %s %s", out.Job.State, out.Job.Reason, out.Job.Probe, state, reason)
+	case out.Job.State != state || out.Job.Reason != reason || !out.Job.TestJob:
+		t.Errorf("%s %s (probe %v), want %s %s", out.Job.State, out.Job.Reason, out.Job.TestJob, state, reason)
 	}
 }
 
@@ -141,7 +141,7 @@ func TestProbeRefused(t *testing.T) {
 	t.Parallel()
 	runProbes(t, func(h *harness) {
 		h.addNode("node-a", 1)
-		refused := func(p *dispatch.NodeProbe, code wire.Code, reason core.Reason) {
+		refused := func(p *dispatch.TestJobParams, code wire.Code, reason core.Reason) {
 			t.Helper()
 			_, err := h.probe(p, nil)
 			wantCode(t, err, code)
@@ -260,7 +260,7 @@ func TestProbeWithoutCaller(t *testing.T) {
 			placed = h.newPlacement(core.JobID(a.JobID), core.NodeID(a.NodeID), a.AttemptID)
 			time.AfterFunc(50*time.Millisecond, cancel)
 		}
-		_, err := h.dispatcher.ProbeNode(ctx, probeOf("node-a"))
+		_, err := h.dispatcher.RunTestJob(ctx, probeOf("node-a"))
 		wantCode(t, err, wire.DeadlineExceeded)
 		if err := errors.Join(h.ack(placed), h.done(placed)); err != nil {
 			t.Fatal(err)
@@ -352,7 +352,7 @@ func TestProbeOfADeadInstance(t *testing.T) {
 				}
 				failed := make(chan error)
 				go func() {
-					_, err := dead.ProbeNode(h.t.Context(), probeOf("node-a"))
+					_, err := dead.RunTestJob(h.t.Context(), probeOf("node-a"))
 					failed <- err
 				}()
 				placed := <-delivered
@@ -394,7 +394,7 @@ func TestProbesAreLimited(t *testing.T) {
 		var refused atomic.Int32
 		for range 40 {
 			wg.Go(func() {
-				_, err := h.dispatcher.ProbeNode(h.t.Context(), probeOf("node-a"))
+				_, err := h.dispatcher.RunTestJob(h.t.Context(), probeOf("node-a"))
 				var e *wire.Error
 				if errors.As(err, &e) && e.Code == wire.RateLimited {
 					refused.Add(1)

@@ -12,7 +12,7 @@ func TestProbesAreNotSilent(t *testing.T) {
 	t.Parallel()
 	for _, probe := range []bool{false, true} {
 		f := entryOf("job-1", "i.1")
-		f.job.Probe = probe
+		f.job.TestJob = probe
 		f.phase, f.heard = phaseRunning, time.Now().Add(-time.Minute)
 		if _, since := f.silence(time.Now()); (since == 0) != probe {
 			t.Errorf("probe %v: silent for %v", probe, since)
@@ -25,7 +25,7 @@ func TestProbesAreNotSpread(t *testing.T) {
 	t.Parallel()
 	s := spreader{window: time.Minute}
 	for _, probe := range []bool{false, true} {
-		if s.isStored(&core.Spec{Session: "room-1", Probe: probe}) == probe {
+		if s.isStored(&core.Spec{Session: "room-1", TestJob: probe}) == probe {
 			t.Errorf("probe %v: whether it is stored is wrong", probe)
 		}
 	}

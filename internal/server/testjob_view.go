@@ -9,7 +9,7 @@ import (
 )
 
 // viewTestJob is the outcome of a probe as the API shows it. What the node answered is not shown.
-func viewTestJob(o *dispatch.ProbeOutcome) *wire.ProbeResult {
+func viewTestJob(o *dispatch.TestJobOutcome) *wire.ProbeResult {
 	j := o.Job
 	out := &wire.ProbeResult{
 		NodeID: string(j.Node), OK: j.State == core.StateDone, JobID: string(j.ID), State: j.State.String(), Reason: string(j.Reason),
