@@ -207,7 +207,8 @@ func (r *runner) moveJobs(ctx context.Context, id core.NodeID, jobs []*inFlightJ
 
 // mayMove reports whether a job may leave a node that might still finish it.
 func (r *runner) mayMove(job *core.Job) bool {
-	return job.State == core.StateDispatched && !job.TestJob && job.Options.OnlyNode() == "" && job.Attempt <= r.cfg.MaxRetry && r.cfg.HasAudio(job)
+	return job.State == core.StateDispatched && !job.TestJob && job.Options.OnlyNode() == "" && job.Attempt <= r.cfg.MaxRetry &&
+		r.cfg.HasAudio(job)
 }
 
 // lastSign returns when the last sign of life of a silent node came, or when this instance learned that the connection is lost; zero if the

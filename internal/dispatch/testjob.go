@@ -22,7 +22,8 @@ import (
 const (
 	// maxTestJobs is how many test jobs an instance runs at once.
 	maxTestJobs = 32
-	// testJobPoll is how often the record of a test job is read while it runs: another instance may receive the acknowledgement and the result.
+	// testJobPoll is how often the record of a test job is read while it runs: another instance may receive the acknowledgement and the
+	// result.
 	testJobPoll = 100 * time.Millisecond
 	// testJobGrace is how long after the deadline of a test job its end is waited for.
 	testJobGrace = 3 * time.Second

@@ -241,8 +241,8 @@ const (
 	outlierOverdue  = 2    // or the number in a row that were acknowledged and did not end in time
 )
 
-// Outlier returns why a node is an outlier; empty if it is not. Its share of failures is compared with that of the other nodes in the directions of
-// its attempts, weighted by how many of its attempts were in each.
+// Outlier returns why a node is an outlier; empty if it is not. Its share of failures is compared with that of the other nodes in the
+// directions of its attempts, weighted by how many of its attempts were in each.
 func (h *Report) Outlier(id core.NodeID) core.AdmissionReason {
 	n := h.Nodes[id]
 	switch {

@@ -133,8 +133,8 @@ func add(name string) *string {
 	}
 }
 
-// Observer is called for each contended wait. It is called while the lock is held: it must take no lock of this package and must not wait for
-// anything.
+// Observer is called for each contended wait, while the lock is held: it must take no lock of this package and must not wait
+// for anything.
 type Observer func(lock string, waited time.Duration)
 
 // observers are the observers of this process. The slice is replaced, never changed.

@@ -52,7 +52,8 @@ func expiredContext(t *testing.T) context.Context {
 // declaredNode returns a node that can be granted jobs.
 func declaredNode(id core.NodeID, slots int) core.Node {
 	c := core.Capability{Semantic: core.NewLangSet("en", "zh"), AnyPair: true}
-	return core.Node{ID: id, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: slots, Capability: c, Callback: "http://127.0.0.1:9/jobs"}}
+	return core.Node{ID: id, Declaration: core.Declaration{Health: core.HealthReady, MaxJobs: slots, Capability: c,
+		Callback: "http://127.0.0.1:9/jobs"}}
 }
 
 // register registers a node and returns it.

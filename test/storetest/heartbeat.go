@@ -76,7 +76,8 @@ func testHeartbeatOnBehalf(t *testing.T, h *Harness) {
 	if err != nil || result.Verdict != store.OK || result.Node.Health != core.HealthOffline || result.Age < silence {
 		t.Errorf("%s, %+v last seen %s ago, %v", result.Verdict, result.Node, result.Age, err)
 	}
-	if now, err := store.ReadNode(t.Context(), h.Store, "node-a"); err != nil || now.Node.Health != core.HealthOffline || now.Age < silence {
+	if now, err := store.ReadNode(t.Context(), h.Store, "node-a"); err != nil || now.Node.Health != core.HealthOffline ||
+		now.Age < silence {
 		t.Errorf("after that: %+v, %v", now, err)
 	}
 	h.Wait(h.Timing.Presence/2 + h.Slack) // last-seen times may be written in batches

@@ -102,7 +102,8 @@ func testSeveralValues(t *testing.T, h *Harness) {
 			key.Kind = store.SettingValue
 		}
 		h.write(t, store.WriteValueParams{Key: key, Parts: bodyOf(strconv.Itoa(i)), TTL: time.Minute})
-		queries = append(queries, store.ValueQuery{Key: key}, store.ValueQuery{Key: store.ValueKey{Kind: key.Kind, Name: fmt.Sprint("none-", i)}})
+		queries = append(queries, store.ValueQuery{Key: key},
+			store.ValueQuery{Key: store.ValueKey{Kind: key.Kind, Name: fmt.Sprint("none-", i)}})
 	}
 	got, err := h.Store.ReadValues(t.Context(), queries...)
 	if err != nil || len(got) != len(queries) {
