@@ -173,9 +173,8 @@ func (d *Dispatcher) try(c *call, offered core.NodeID) (_ Placement, refusal *wi
 	}
 	previous := d.spread.prepare(decide, &c.Request)
 	slot := slotRequest{
-		job: c.id, spec: &c.Spec, attempt: 1, token: d.tokens.next(), claims: claims, firstPool: d.affinePool(&c.Previous),
-		offered: offered,
-		steps:   c.Steps,
+		job: c.id, spec: &c.Spec, attempt: 1, token: d.tokens.next(),
+		claims: claims, firstPool: d.affinePool(&c.Previous), offered: offered, steps: c.Steps,
 	}
 	reserved, refusal := d.selector.selectNode(decide, &slot)
 	c.refused = slot.refused
