@@ -12,7 +12,7 @@ import (
 var drillWaitingMutants = flag.Bool("drill-waiting-mutants", false, "whether TestWaitingMutantsAreDetected runs, which takes many minutes")
 
 const (
-	waitingCode = "internal/dispatch/wait*.go"
+	waitingCode = "internal/waiting/*.go"
 	queueScript = "internal/store/redisstore/scripts/lib_wait.lua"
 )
 
@@ -25,7 +25,7 @@ type waitingMutant struct {
 
 var waitingMutants = map[string]waitingMutant{
 	"no-sweep": {
-		edits:  []edit{{waitingCode, `t\.probe\(ctx, chunk, kind\)`, "_, _ = chunk, kind", 1}},
+		edits:  []edit{{waitingCode, `k\.probe\(ctx, chunk, kind\)`, "_, _ = chunk, kind", 1}},
 		faults: []fault{pauseInstance(2500 * time.Millisecond), killInstance(3 * time.Second)}, want: []string{emptySlot},
 	},
 	"offers-do-not-lapse": {
@@ -38,9 +38,9 @@ var waitingMutants = map[string]waitingMutant{
 	},
 	"arrivals-take-slots-of-waiters": {
 		edits: []edit{
-			{waitingCode, `x\.d\.open\.isOpen\(x\.ctx, pool, class\.id\) \{`, "false && class != nil && pool == pool {", 1},
-			{"internal/dispatch/selector.go", `if x\.waiting\.wants\(m\.Node\) \{`, "if false {", 1},
-			{"internal/dispatch/survey.go", `if !x\.waiting\.wants\(m\.Node\) \{`, "if true {", 1},
+			{"internal/dispatch/request.go", `c\.waits\(\) && claims\.Ahead\(&c\.Spec\) \{`, "false {", 1},
+			{"internal/dispatch/selector.go", `if r\.claims\.Want\(m\.Node\) \{`, "if false {", 1},
+			{"internal/dispatch/survey.go", `if !x\.request\.claims\.Want\(m\.Node\) \{`, "if true {", 1},
 		},
 		// A slot is free only for milliseconds before it is offered: it takes many requests until one of them comes in between.
 		faults: slices.Repeat([]fault{pauseInstance(500 * time.Millisecond)}, 12), want: []string{overtaken},
@@ -51,8 +51,8 @@ var waitingMutants = map[string]waitingMutant{
 	},
 	"placed-after-a-pause": {
 		edits: []edit{
-			{"internal/dispatch/request.go", `if !r\.slotBy\.IsZero\(\) && now\.After\(r\.slotBy\) \{`, "if false {", 1},
-			{waitingCode, `case <-timer\.C:\n\tcase <-ctx\.Done\(\):\n\tcase <-drained:`, "case <-time.After(time.Until(until) + 3*time.Second):\n\tcase <-ctx.Done():\n\tcase <-drained:", 1},
+			{"internal/dispatch/request.go", `case c\.tries > 1 && time\.Now\(\)\.After\(c\.Wait\.Until\):`, "case false:", 1},
+			{waitingCode, `case <-timer\.C:\n\tcase <-ctx\.Done\(\):\n\tcase <-t\.entry\.Stop:`, "case <-time.After(time.Until(until) + 3*time.Second):\n\tcase <-ctx.Done():\n\tcase <-t.entry.Stop:", 1},
 			{"internal/store/redisstore/scripts/wait_offer.lua", `waiter\.deadline > now and`, "true and", 1},
 			{queueScript, `or waiter\.deadline <= now or`, "or", 1},
 		},
@@ -67,7 +67,7 @@ var waitingMutants = map[string]waitingMutant{
 		faults: []fault{deleteCounts(4 * time.Second), deleteCounts(4 * time.Second)}, want: []string{overLimit},
 	},
 	"tenants-have-no-limits": {
-		edits:  []edit{{"internal/dispatch/tenants.go", `l\.gate == nil \|\| r\.Probe \|\|`, "true || l.gate == nil || r.Probe ||", 1}},
+		edits:  []edit{{"internal/tenants/jobs.go", `if j\.options\.Gate == nil \|\| !j\.options\.Gate\.LimitsJobs\(spec\.Tenant\) \{`, "if true {", 1}},
 		faults: []fault{pauseInstance(500 * time.Millisecond)}, want: []string{overLimit},
 	},
 }
