@@ -18,6 +18,7 @@ type Sentinel struct {
 	tb        testing.TB
 	servers   []*Server
 	sentinels []*Server
+	former    *Server // the primary before the last FailOver
 }
 
 // StartSentinel starts them and returns when both replicas are online and the sentinels know them and each other. A dead
@@ -133,6 +134,7 @@ func (s *Sentinel) FailOver() {
 	s.tb.Helper()
 	s.setPublishPeriod("2000") // the default: the old primary becomes a replica after four times this time
 	old := s.Primary()
+	s.former = old
 	eventually(s.tb, startTimeout, func() error { // a sentinel refuses while another failover is in progress
 		_, err := runningServers(s.sentinels)[0].Do("SENTINEL", "FAILOVER", primaryGroup)
 		return err
@@ -145,19 +147,18 @@ func (s *Sentinel) FailOver() {
 	})
 }
 
-// KeepOldPrimary makes the old primary regard itself as primary for longer than a test takes, as soon as every sentinel names the new one:
-// they learn from what they publish.
+// KeepOldPrimary makes the primary before FailOver regard itself as primary for longer than a test takes, as soon as no sentinel names it any
+// more: they learn from what they publish.
 func (s *Sentinel) KeepOldPrimary() {
 	s.tb.Helper()
-	primary := s.Primary()
 	eventually(s.tb, startTimeout, func() error {
 		for _, sentinel := range runningServers(s.sentinels) {
 			o, err := s.viewOf(sentinel)
 			switch {
 			case err != nil:
 				return err
-			case o.primary != primary:
-				return fmt.Errorf("the sentinel %s names %s as primary", sentinel.Addr(), o.primary.Addr())
+			case o.primary == s.former:
+				return fmt.Errorf("the sentinel %s still names %s as primary", sentinel.Addr(), o.primary.Addr())
 			}
 		}
 		return nil
