@@ -165,6 +165,27 @@ func (r *testInstance) awaitUnready() {
 	})
 }
 
+// awaitLeaving waits until it refuses dispatches because it shuts down, which it does a little later than it is unready. No node serves what it is asked
+// for, so nothing is dispatched meanwhile.
+func (r *testInstance) awaitLeaving() {
+	r.t.Helper()
+	body := dispatchBody("served-by-no-node")
+	body["tgt_lang"] = "qaa"
+	text, err := json.Marshal(body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	waitUntil(r.t, "it to refuse dispatches", waitLimit, func() bool {
+		resp, err := r.client.Post(r.url+"/v1/dispatch/f2f", "application/json", bytes.NewReader(text))
+		if err != nil {
+			r.t.Fatalf("it stopped serving before it refused dispatches: %v", err)
+		}
+		defer func() { _ = resp.Body.Close() }()
+		refusal, _ := io.ReadAll(resp.Body)
+		return bytes.Contains(refusal, []byte("shutting down"))
+	})
+}
+
 // awaitEnd waits until Run has returned.
 func (r *testInstance) awaitEnd() error {
 	r.t.Helper()

@@ -31,6 +31,7 @@ func TestShutdownWaitsForInFlightJob(t *testing.T) {
 
 	r.stop()
 	r.awaitUnready()
+	r.awaitLeaving()
 	refusal := r.post(http.StatusServiceUnavailable, "/v1/dispatch/f2f", dispatchBody("req-2"))
 	if refusal["error"] != "ALL_CANDIDATES_FULL_OR_FAILED" || !strings.Contains(refusal["detail"].(string), "shutting down") {
 		t.Errorf("the refusal does not say why: %v", refusal)

@@ -147,8 +147,8 @@ func (s *Sentinel) FailOver() {
 	})
 }
 
-// KeepOldPrimary makes the primary before FailOver regard itself as primary for longer than a test takes, as soon as no sentinel names it any
-// more: they learn from what they publish.
+// KeepOldPrimary makes the primary before FailOver regard itself as primary for longer than a test takes, as soon as no sentinel names it
+// any more: they learn from what they publish.
 func (s *Sentinel) KeepOldPrimary() {
 	s.tb.Helper()
 	eventually(s.tb, startTimeout, func() error {
