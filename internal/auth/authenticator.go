@@ -26,11 +26,6 @@ const (
 	NodeSecret  Reason = "node_secret"
 )
 
-// Reasons lists every reason, for counters by reason.
-func Reasons() []Reason {
-	return []Reason{Missing, Unknown, Malformed, NotYetValid, Expired, Revoked, WrongRole, WrongTenant, WrongNode, WrongObject, NodeSecret}
-}
-
 // Revocations says which callers are revoked.
 type Revocations interface {
 	Revoked(p *Principal) bool

@@ -20,42 +20,11 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeLog is an audit log that can be unavailable.
-type fakeLog struct {
-	store.Logs
-	mu      sync.Mutex
-	down    bool
-	entries []store.AuditEntry
-}
-
-func (l *fakeLog) AppendLog(_ context.Context, log store.Log, bodies [][]byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.down {
-		return store.ErrDown
-	}
-	if log != store.AuditLog {
-		return fmt.Errorf("audit entries in the log %s", log)
-	}
-	entries, err := decode[store.AuditEntry](bodies)
-	l.entries = append(l.entries, entries...)
-	return err
-}
-
-func (l *fakeLog) setDown(down bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.down = down
-}
-
-// take returns what was written since the last call, a line for each entry.
-func (l *fakeLog) take() (lines []string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, e := range l.entries {
+// takeLines returns what was written since the last call, a line for each entry.
+func takeLines(l *fakeLog[store.AuditEntry]) (lines []string) {
+	for _, e := range l.take() {
 		lines = append(lines, fmt.Sprintf("%s %s %s %d", e.Action, e.Reason, e.Address, e.Suppressed))
 	}
-	l.entries = nil
 	return lines
 }
 
@@ -66,7 +35,7 @@ func droppedCounter() *prometheus.CounterVec {
 // fixture is a recorder that writes to a log.
 type fixture struct {
 	*journal.Audit
-	log     *fakeLog
+	log     *fakeLog[store.AuditEntry]
 	dropped *prometheus.CounterVec
 	stop    func()
 }
@@ -76,7 +45,7 @@ func run(t *testing.T, fn func(t *testing.T, f *fixture)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := &fixture{log: new(fakeLog), dropped: droppedCounter()}
+		f := &fixture{log: &fakeLog[store.AuditEntry]{name: store.AuditLog}, dropped: droppedCounter()}
 		var err error
 		f.Audit, err = journal.NewAudit(journal.AuditOptions{Instance: "i-1", Dropped: f.dropped, Log: slog.New(slog.DiscardHandler)})
 		if err != nil {
@@ -123,7 +92,7 @@ func TestStoreOutage(t *testing.T) {
 		time.Sleep(time.Minute)
 		f.log.setDown(false)
 		time.Sleep(10 * time.Second)
-		written, dropped := len(f.log.take()), int(testutil.ToFloat64(f.dropped.WithLabelValues("store")))
+		written, dropped := len(takeLines(f.log)), int(testutil.ToFloat64(f.dropped.WithLabelValues("store")))
 		if written < 4096 || written+dropped != n {
 			t.Errorf("%d were written and %d dropped, of %d", written, dropped, n)
 		}
@@ -137,7 +106,7 @@ func TestDenialsAreLimitedPerAddress(t *testing.T) {
 		f.deny(1000, "192.0.2.1")
 		f.deny(1, "192.0.2.2")
 		synctest.Wait()
-		got := f.log.take()
+		got := takeLines(f.log)
 		if len(got) != 21 || got[20] != "GET /v1/nodes unknown 192.0.2.2 0" {
 			t.Errorf("%d entries, the last %q; want 20 and the other address", len(got), got[len(got)-1])
 		}
@@ -148,7 +117,7 @@ func TestDenialsAreLimitedPerAddress(t *testing.T) {
 		for range 4 {
 			want = append(want, "GET /v1/nodes unknown 192.0.2.1 0")
 		}
-		if diff := cmp.Diff(want, f.log.take()); diff != "" {
+		if diff := cmp.Diff(want, takeLines(f.log)); diff != "" {
 			t.Errorf("a second later (-want +got):\n%s", diff)
 		}
 		f.Record(store.AuditEntry{Action: "node.drain", Outcome: store.AuditOK, Address: "192.0.2.1"})
@@ -157,7 +126,7 @@ func TestDenialsAreLimitedPerAddress(t *testing.T) {
 		}
 		f.Record(store.AuditEntry{Action: "job.cancel", Outcome: store.AuditFailed, Key: "other", Address: "192.0.2.1"})
 		synctest.Wait()
-		if got := f.log.take(); len(got) != 1+20+1 || got[0] != "node.drain  192.0.2.1 0" {
+		if got := takeLines(f.log); len(got) != 1+20+1 || got[0] != "node.drain  192.0.2.1 0" {
 			t.Errorf("%q: want a change, which is never left out, 20 failures of one key and one of another", got)
 		}
 	})
@@ -169,17 +138,17 @@ func TestSuppressedDenialsAreNotLost(t *testing.T) {
 	run(t, func(t *testing.T, f *fixture) {
 		f.deny(30, "192.0.2.1")
 		synctest.Wait()
-		f.log.take()
+		takeLines(f.log)
 		time.Sleep(30 * time.Second)
-		if diff := cmp.Diff([]string{"denials suppressed 192.0.2.1 10"}, f.log.take()); diff != "" {
+		if diff := cmp.Diff([]string{"denials suppressed 192.0.2.1 10"}, takeLines(f.log)); diff != "" {
 			t.Errorf("afterwards (-want +got):\n%s", diff)
 		}
 		f.deny(25, "192.0.2.1")
 		f.deny(25, "")
 		synctest.Wait()
-		f.log.take()
+		takeLines(f.log)
 		f.stop()
-		if diff := cmp.Diff([]string{"denials suppressed 192.0.2.1 5", "denials suppressed  5"}, f.log.take()); diff != "" {
+		if diff := cmp.Diff([]string{"denials suppressed 192.0.2.1 5", "denials suppressed  5"}, takeLines(f.log)); diff != "" {
 			t.Errorf("at the end (-want +got):\n%s", diff)
 		}
 	})
@@ -194,13 +163,13 @@ func TestManyAddresses(t *testing.T) {
 				f.deny(1, fmt.Sprintf("10.%d.%d.%d", i>>16, i>>8&255, i&255))
 				synctest.Wait()
 			}
-			return len(f.log.take())
+			return len(takeLines(f.log))
 		}
 		if n := deny(0, 6000); n != 400 {
 			t.Errorf("%d of 6000 addresses were recorded, want the 400 of all together", n)
 		}
 		time.Sleep(time.Minute)
-		if diff := cmp.Diff([]string{"denials suppressed  5600"}, f.log.take()); diff != "" {
+		if diff := cmp.Diff([]string{"denials suppressed  5600"}, takeLines(f.log)); diff != "" {
 			t.Errorf("afterwards (-want +got):\n%s", diff)
 		}
 		if n := deny(8192, 100); n != 100 {
@@ -210,7 +179,7 @@ func TestManyAddresses(t *testing.T) {
 			f.deny(1, fmt.Sprintf("2001:db8::%x", i+1))
 		}
 		synctest.Wait()
-		if n := len(f.log.take()); n != 20 {
+		if n := len(takeLines(f.log)); n != 20 {
 			t.Errorf("%d denials of one IPv6 network were recorded, want 20", n)
 		}
 	})

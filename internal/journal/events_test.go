@@ -17,50 +17,60 @@ import (
 	"github.com/lingua-scheduler/lingua/internal/store"
 )
 
-// fakeEventLog is an event log that can be unavailable.
-type fakeEventLog struct {
+// fakeLog is a log of the store that can be unavailable.
+type fakeLog[T any] struct {
 	store.Logs
-	mu     sync.Mutex
-	down   bool
-	events []store.Event
+	name    store.Log
+	mu      sync.Mutex
+	down    bool
+	entries []T
 }
 
-func (l *fakeEventLog) AppendLog(_ context.Context, log store.Log, entries [][]byte) error {
+func (l *fakeLog[T]) AppendLog(_ context.Context, log store.Log, bodies [][]byte) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.down {
 		return store.ErrDown
 	}
-	if log != store.EventLog {
-		return fmt.Errorf("events in the log %s", log)
+	if log != l.name {
+		return fmt.Errorf("entries of the log %s in the log %s", l.name, log)
 	}
-	events, err := decode[store.Event](entries)
-	l.events = append(l.events, events...)
+	entries, err := decode[T](bodies)
+	l.entries = append(l.entries, entries...)
 	return err
 }
 
-func (l *fakeEventLog) setDown(down bool) {
+func (l *fakeLog[T]) setDown(down bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.down = down
 }
 
-// details returns what was written, in order.
-func (l *fakeEventLog) details() (all []string) {
+// take returns what was written since the last call, in order.
+func (l *fakeLog[T]) take() []T {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.events {
+	entries := l.entries
+	l.entries = nil
+	return entries
+}
+
+// details returns the details of what was written, in order. They stay in the log.
+func details(l *fakeLog[store.Event]) (all []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
 		all = append(all, e.Detail)
 	}
 	return all
 }
 
 // runEvents runs a test with a recorder that writes to a log.
-func runEvents(t *testing.T, fn func(r *journal.Events, l *fakeEventLog, dropped prometheus.Counter, stop func())) {
+func runEvents(t *testing.T, fn func(r *journal.Events, l *fakeLog[store.Event], dropped prometheus.Counter, stop func())) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		dropped := prometheus.NewCounter(prometheus.CounterOpts{Name: "dropped"})
-		r, l := journal.NewEvents("i-1", dropped, slog.New(slog.DiscardHandler)), &fakeEventLog{}
+		r, l := journal.NewEvents("i-1", dropped, slog.New(slog.DiscardHandler)), &fakeLog[store.Event]{name: store.EventLog}
 		ctx, cancel := context.WithCancel(t.Context())
 		var running sync.WaitGroup
 		running.Go(func() { r.Run(ctx, l) })
@@ -75,7 +85,7 @@ func runEvents(t *testing.T, fn func(r *journal.Events, l *fakeEventLog, dropped
 
 // Events that happen while the store is unavailable are written afterwards, in their order and with their times.
 func TestEventsWaitForTheStore(t *testing.T) {
-	runEvents(t, func(r *journal.Events, l *fakeEventLog, dropped prometheus.Counter, _ func()) {
+	runEvents(t, func(r *journal.Events, l *fakeLog[store.Event], dropped prometheus.Counter, _ func()) {
 		r.Record(store.Event{Detail: "before"})
 		synctest.Wait()
 		l.setDown(true)
@@ -85,10 +95,10 @@ func TestEventsWaitForTheStore(t *testing.T) {
 		r.Record(store.Event{Detail: "meanwhile"})
 		l.setDown(false)
 		time.Sleep(10 * time.Second)
-		if diff := cmp.Diff([]string{"before", "down", "meanwhile"}, l.details()); diff != "" {
+		if diff := cmp.Diff([]string{"before", "down", "meanwhile"}, details(l)); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
-		if e := l.events[1]; !e.At.Equal(began) || e.Instance != "i-1" {
+		if e := l.entries[1]; !e.At.Equal(began) || e.Instance != "i-1" {
 			t.Errorf("the outage: %+v", e)
 		}
 		if n := testutil.ToFloat64(dropped); n != 0 {
@@ -99,7 +109,7 @@ func TestEventsWaitForTheStore(t *testing.T) {
 
 // A recorder that cannot write never blocks its callers, and counts what it drops.
 func TestFullQueueDropsEvents(t *testing.T) {
-	runEvents(t, func(r *journal.Events, l *fakeEventLog, dropped prometheus.Counter, stop func()) {
+	runEvents(t, func(r *journal.Events, l *fakeLog[store.Event], dropped prometheus.Counter, stop func()) {
 		l.setDown(true)
 		const n = 10_000
 		for range n {
@@ -107,21 +117,21 @@ func TestFullQueueDropsEvents(t *testing.T) {
 		}
 		stop()
 		if got := testutil.ToFloat64(dropped); got != n {
-			t.Errorf("%v of %d events are counted as dropped, and %d were written", got, n, len(l.details()))
+			t.Errorf("%v of %d events are counted as dropped, and %d were written", got, n, len(details(l)))
 		}
 	})
 }
 
 // What is queued when the instance stops is written.
 func TestLastEventsAreWritten(t *testing.T) {
-	runEvents(t, func(r *journal.Events, l *fakeEventLog, _ prometheus.Counter, stop func()) {
+	runEvents(t, func(r *journal.Events, l *fakeLog[store.Event], _ prometheus.Counter, stop func()) {
 		l.setDown(true)
 		r.Record(store.Event{Detail: "a"})
 		synctest.Wait() // it is being tried
 		r.Record(store.Event{Detail: "b"})
 		l.setDown(false)
 		stop()
-		if diff := cmp.Diff([]string{"a", "b"}, l.details()); diff != "" {
+		if diff := cmp.Diff([]string{"a", "b"}, details(l)); diff != "" {
 			t.Errorf("written (-want +got):\n%s", diff)
 		}
 	})

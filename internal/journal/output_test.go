@@ -32,7 +32,7 @@ func startRecorder(t *testing.T, path string, log slog.Handler, first ...string)
 	recordAll(r, first...)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	running.Go(func() { r.Run(ctx, new(fakeLog)) })
+	running.Go(func() { r.Run(ctx, &fakeLog[store.AuditEntry]{name: store.AuditLog}) })
 	return r, func() float64 {
 		cancel()
 		running.Wait()
